@@ -27,7 +27,8 @@ ROOMS = {
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks
         "python_graphs", "torch_bridge",  # from Python's and PyTorch's graphs
-        "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "slices", "html",  # done with models
+        "artifacts", "known", "bench", "tuning", "farm", "checking", "narrowing",  # done with models
+        "explaining", "slices", "html",
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),
 }  # fmt: skip

@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     _building(commands)
     _explaining(commands)
     _tune_command(commands)
+    _quantize_command(commands)
     _looking_after(commands)
     return root
 
@@ -60,6 +61,27 @@ def _compile_command(commands: Any) -> None:
     _dask(make, "compile kernels on the workers of a Dask cluster")
     _compiling(make)
     _tier(make)
+
+
+def _quantize_command(commands: Any) -> None:
+    """`quantize`: a model with narrow layers."""
+    make = commands.add_parser("quantize", help="bring a model's layers to 8 or 4 bits", allow_abbrev=False)
+    make.add_argument("model", type=Path, metavar="MODEL.onnx")
+    make.add_argument("--data", type=Path, required=True, metavar="NPZ", help="an array of samples for each input")
+    make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the file (default: MODEL.8bit.onnx)")
+    make.add_argument("--weights", type=int, choices=(8, 4), default=8, help="bits of weights (default: 8)")
+    way = make.add_mutually_exclusive_group()
+    way.add_argument("--static", action="store_true", help="ranges of activations from the data (default)")
+    way.add_argument("--dynamic", action="store_true", help="ranges of activations from each run")
+    make.add_argument(
+        "--calibration", choices=("minmax", "percentile", "entropy"), default="minmax", help="of --static: which ranges"
+    )
+    make.add_argument(
+        "--max-error", type=float, metavar="E", help="the worst layers stay f32 until outputs are as near"
+    )
+    make.add_argument("--keep-f32", metavar="A,B", help="layers or operators that stay f32")
+    make.add_argument("--threads", type=int, metavar="N", help="of the runs (default: all cores)")
+    make.add_argument("--json", action="store_true", help="machine-readable output")
 
 
 def _run_command(commands: Any) -> None:
@@ -359,6 +381,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli.run import run_command
 
         return run_command(arguments)
+    if arguments.command == "quantize":
+        from polyc.graph_driver.cli.quantize import quantize_command
+
+        return quantize_command(arguments)
     if arguments.command == "bench":
         from polyc.graph_driver.cli.bench import bench_command
 
