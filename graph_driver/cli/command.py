@@ -202,7 +202,7 @@ def _building(commands: Any) -> None:
 
 
 def _explaining(commands: Any) -> None:
-    """`explain`, `why`, `diff`, `bisect`: what a schedule is and why, what depends on what."""
+    """`explain`, `why`, `certify`, `diff`, `bisect`: what a schedule is and why, what depends on what, proofs."""
     why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
     why.add_argument("what", metavar="FILE.py:OP|MODEL")
     why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
@@ -221,6 +221,14 @@ def _explaining(commands: Any) -> None:
     origin.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw it: a frame for each tensor")
     origin.add_argument("--kernels", action="store_true", help="of a model: which kernels compute it")
     _compiling(origin)
+
+    proof = commands.add_parser(
+        "certify", help="certificates of generated loops, and a checker that knows nothing of polyc", allow_abbrev=False
+    )
+    proof.add_argument("what", metavar="FILE.py:OP|MODEL")
+    proof.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder (default: NAME_certificates)")
+    proof.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
+    _compiling(proof)
 
     diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)
     diff.add_argument("what", metavar="FILE.py:OP")
@@ -401,6 +409,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli.why import why_command
 
         return why_command(arguments)
+    if arguments.command == "certify":
+        from polyc.graph_driver.cli.certify import certify_command
+
+        return certify_command(arguments)
     if arguments.command == "build":
         from polyc.graph_driver.cli.build import build_command
 

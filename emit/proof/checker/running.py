@@ -10,14 +10,20 @@ from .reading import Line, Loops
 from .text import Opaque, Rejected, known, parsed, subscripts, undecided, value
 
 
+class Enough(Exception):
+    """As many stores have run as were asked for."""
+
+
 class Run:
-    """The loops at one combination of sizes, on version numbers. `current[element]` counts the
+    """The loops at one combination of sizes, on version numbers. `most` stores run, then it is `Enough`.
+    `current[element]` counts the
     writes to an element; `memory` has the version that the array holds, `cells` what buffers hold:
     (element, version). `teams` are the parallel loops being run: the iteration, and who has touched
     what, by place: (iterations, whether one writes)."""
 
-    def __init__(self, loops: Loops, sizes: dict[str, int]) -> None:
+    def __init__(self, loops: Loops, sizes: dict[str, int], most: int | None = None) -> None:
         self.loops = loops
+        self.left = most
         self.current: dict[Any, int] = {}
         self.memory: dict[Any, int] = {}
         self.cells: dict[str, dict[tuple[int, ...], tuple[Any, int]]] = {}
@@ -36,6 +42,7 @@ class Run:
 
         Raises:
             Rejected: something in it differs from the model.
+            Enough: the stores that were asked for have run.
         """
         for node in body:
             if isinstance(node, ast.For):
@@ -102,7 +109,12 @@ class Run:
 
         Raises:
             Rejected: one of them is not.
+            Enough: no more stores are to run.
         """
+        if self.left is not None:
+            if self.left == 0:
+                raise Enough
+            self.left -= 1
         target = line.node.targets[0]
         assert isinstance(target, ast.Subscript)
         if line.instance is None:

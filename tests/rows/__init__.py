@@ -1,0 +1,1 @@
+"""The rows of the mission, what shows each, and what is missing of it."""
