@@ -56,6 +56,16 @@ def _compile_command(commands: Any) -> None:
         "--contiguous", action="append", default=[], metavar="A,B,...",
         help="these tensors lie one behind the other in the arena",
     )  # fmt: skip
+    make.add_argument(
+        "--stop-after", choices=("frontend", "graph"),
+        help="write the graph after its target-independent passes, or after all, to OUT (MODEL.graph), and stop",
+    )  # fmt: skip
+    make.add_argument("--emit", choices=("graph",), help="with --stop-after: what is written")
+    make.add_argument(
+        "--dump-after",
+        metavar="A,B,...",
+        help="write what these stages or passes made ('all': every one) into OUT.dumps",
+    )
     make.add_argument("--timings", action="store_true", help="print what each stage and the slowest kernels took")
     make.add_argument("--trace", type=Path, metavar="FILE", help="write every stage and kernel as a Chrome trace")
     _dask(make, "compile kernels on the workers of a Dask cluster")

@@ -8,13 +8,17 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from polyc.graph_driver.artifacts.graph_files import is_graph_file
 from polyc.graph_driver.artifacts.package import is_package
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
+from polyc.graph_driver.compiling.from_source import compile_built, import_with
 from polyc.graph_driver.graph.progress import Progress, progress_bar
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.timings import chrome_trace, timings
@@ -107,6 +111,9 @@ def compile_from(
     _not_compiled(arguments)
     with progress_bar(arguments.json) as progress:
         options, chosen = options_of(arguments, shapes, symbolic, progress), ""
+        if is_graph_file(arguments.model):
+            platform = platform_of(options.target, options.threads)
+            return compile_built(import_with(arguments.model, platform, replace(options, shapes={})), platform, options)
         if symbolic is False:
             options, chosen = with_sizes(arguments.model, options)
         model = compile_with(arguments.model, options)
@@ -125,6 +132,11 @@ def compile_command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"
         )
+    if arguments.emit is not None or arguments.stop_after is not None or arguments.dump_after is not None:
+        from polyc.graph_driver.cli.dumps import dump
+
+        if dump(arguments, options_of(arguments)):
+            return 0
     with recording() as spans, _compilers(arguments.dask):
         keep(_before())
         files, report = _compile_to_c(arguments) if arguments.target == "c" else _compile_to_directory(arguments)

@@ -50,11 +50,11 @@ def optimised(path: Path, options: CompileOptions, platform: Platform) -> tuple[
     """
     if is_package(path):
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph, options = _imported(path, platform, options)
+    graph, options = imported_for(path, platform, options)
     return graph, optimise(graph, platform, options)
 
 
-def _imported(path: Path, platform: Platform, options: CompileOptions) -> tuple[Graph, CompileOptions]:
+def imported_for(path: Path, platform: Platform, options: CompileOptions) -> tuple[Graph, CompileOptions]:
     """The graph, for sizes that are chosen where they must be numbers (a note says which), and options for these."""
     try:
         return import_with(path, platform, options), options
@@ -67,7 +67,7 @@ def _imported(path: Path, platform: Platform, options: CompileOptions) -> tuple[
         return graph, options
 
 
-def _formed(graph: Graph, platform: Platform, options: CompileOptions) -> tuple[list[Group], Sequence[Rearranged]]:
+def formed_of(graph: Graph, platform: Platform, options: CompileOptions) -> tuple[list[Group], Sequence[Rearranged]]:
     """The groups as they are compiled and what is stored otherwise. Where compiling had to give up the layouts, they
     are as the model has them, and a note says so."""
     refusal = layouts_refused(graph, platform, options)
@@ -86,7 +86,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
         if stage not in ("plan", "memory"):
             raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
         packed = load(path)
-        return [("", "\n".join([*packed.report().sizes, _plan_stage(packed.plan, stage)]))]
+        return [("", "\n".join([*packed.report().sizes, plan_stage(packed.plan, stage)]))]
     if stage == "whole":
         return [("", str(whole(path, options).scop))]
     platform = _platform(options, stage)
@@ -94,13 +94,9 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    groups, _ = _formed(graph, platform, options)
+    groups, _ = formed_of(graph, platform, options)
     if stage in ("plan", "memory"):
-        plan = _planned(graph, groups, platform, options)
-        if plan.symbols is None:
-            return [("", _plan_stage(plan, stage))]
-        text = _plan_stage(plan.at(plan.symbols.typical), stage)
-        return [("", "\n".join([*lines(plan), "at the representative sizes:", text]))]
+        return [("", plan_stage(plan_of(graph, groups, platform, options), stage))]
     assert stage in operator_stages()
     with use.tuned(options.tuned):
         return [(t, _kernel_stage(g, stage, platform)) for t, g in _chosen(groups, kernel)]
@@ -128,11 +124,11 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     if measure and not platform.backend.runs:
         raise UsageError(f"{platform.meant} do not run here: leave out --measure")
     if measure:
-        options = _imported(path, platform, options)[1]
+        options = imported_for(path, platform, options)[1]
     model = compile_with(path, options) if measure else None
     graph, records = optimised(path, options, platform)
-    groups, moved = _formed(graph, platform, options)
-    planned, seconds = _planned(graph, groups, platform, options), None
+    groups, moved = formed_of(graph, platform, options)
+    planned, seconds = plan_of(graph, groups, platform, options), None
     plan = planned if planned.symbols is None else planned.at(planned.symbols.typical)
     if model is not None:
         plan, seconds = model.plan, step_seconds(model)
@@ -182,7 +178,7 @@ def groups_and_graph(path: Path, options: CompileOptions) -> tuple[Graph, Sequen
     """The graph after all passes and its kernels in order. Raises `UsageError`, `ModelError`."""
     platform = _platform(options)
     graph, _ = optimised(path, options, platform)
-    return graph, _formed(graph, platform, options)[0]
+    return graph, formed_of(graph, platform, options)[0]
 
 
 def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
@@ -232,7 +228,7 @@ def schedule_of(group: Group, platform: Platform) -> Schedule:
     return platform.backend.schedule(group.scop, machine, threads) if tuned is None else tuned
 
 
-def _planned(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Plan:
+def plan_of(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Plan:
     """The plan without compiling anything."""
     return placed(graph, groups, _abis(groups), platform, options, graph.notes)
 
@@ -248,8 +244,12 @@ def _abi_order(group: Group) -> tuple[str, ...]:
     return tuple(a.name for a in group.scop.arrays.values() if a.kind != "local")
 
 
-def _plan_stage(plan: Plan, stage: str) -> str:
-    return plan_text(plan) if stage == "plan" else memory_text(plan)
+def plan_stage(plan: Plan, stage: str) -> str:
+    """The stage `plan` or `memory` as text; of symbolic sizes the formulas, and how it is at representative ones."""
+    text = plan_text if stage == "plan" else memory_text
+    if plan.symbols is None:
+        return text(plan)
+    return "\n".join([*lines(plan), "at the representative sizes:", text(plan.at(plan.symbols.typical))])
 
 
 def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Group]]:

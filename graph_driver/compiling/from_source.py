@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polyc.graph_driver.artifacts.graph_files import is_graph_file, read_graph
 from polyc.graph_driver.backends.host_code import HostCode
 from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.graph_driver.backends.registry import for_bodies
@@ -165,10 +166,13 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     options.refuse_ignored(platform)
     numbers = platform.backend.numbers_because
     symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
-    graph = import_model(
-        source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations,
-        when_read=None if options.tier == PROGRESSIVE else kernels.expect,
-    )  # fmt: skip
+    if isinstance(source, (str, Path)) and is_graph_file(source):
+        graph = _from_text(Path(source), options)
+    else:
+        graph = import_model(
+            source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations,
+            when_read=None if options.tier == PROGRESSIVE else kernels.expect,
+        )  # fmt: skip
     if graph.symbols is None:
         return graph
     if numbers:
@@ -176,6 +180,18 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
         raise ModelError(f"{numbers}: give the sizes {sizes} as numbers (--dim NAME=V)")
     options.refuse_ignored(platform, symbolic=True)
     return graph
+
+
+def _from_text(path: Path, options: CompileOptions) -> Graph:
+    """A graph that `--dump-after` or `--stop-after` has written: its sizes are what they are.
+
+    Raises:
+        ModelError: the file is damaged, or sizes or values are given, which it has already.
+    """
+    for name in ("dims", "shapes", "bind"):
+        if vars(options)[name]:
+            raise ModelError(f"{path} is a graph as text, whose sizes and values are fixed: {name} cannot be given")
+    return read_graph(path)
 
 
 def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:

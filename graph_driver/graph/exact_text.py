@@ -39,7 +39,8 @@ _PROTOS = {t.__name__: t for t in (onnx.NodeProto, onnx.GraphProto, onnx.TypePro
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv
 }  # fmt: skip
-_TYPE_NAMES = {d.np: name for name, d in BY_NAME.items()}
+TYPE_NAMES = {d.np: name for name, d in BY_NAME.items()}
+"""What texts call the types of arrays."""
 
 
 def exact_graph(graph: Graph) -> str:
@@ -166,10 +167,10 @@ class _Printer:
         """`array(f32, [2], '0000803f00000040')`, `strings([1], ['yes'])`."""
         if a.dtype == object:
             return f"strings({list(a.shape)}, {self.value(a.ravel().tolist())})"
-        if a.dtype not in _TYPE_NAMES:
+        if a.dtype not in TYPE_NAMES:
             raise GraphError(f"an array of {a.dtype} has no text")
         data = np.ascontiguousarray(a).tobytes()
-        return f"array({_TYPE_NAMES[a.dtype]}, {list(a.shape)}, {self.data(data, a)})"
+        return f"array({TYPE_NAMES[a.dtype]}, {list(a.shape)}, {self.data(data, a)})"
 
     def data(self, data: bytes, array: np.ndarray | None = None, hashed: bool = False) -> str:
         """The bytes in hexadecimal, or their hash: of long ones, and where `hashed` says so."""

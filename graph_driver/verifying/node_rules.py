@@ -57,8 +57,7 @@ def _proto(graph: Graph, node: Node, what: str) -> onnx.NodeProto:
     made.input.extend(node.inputs)
     made.output.extend(node.outputs)
     if node.proto is not None:
-        same = node.proto.op_type == node.op_type and node.proto.domain in (node.domain, node.domain or "ai.onnx")
-        if not same or not _equal(attributes(node.proto, what), node.attrs):
+        if not is_of_protobuf(node, what):
             raise GraphError(f"{what} has other attributes than the protobuf that it keeps")
         made.attribute.extend(node.proto.attribute)
     else:
@@ -211,3 +210,14 @@ def _same_size(graph: Graph, a: Any, b: Any) -> bool:
     near = {n: min(r.typical + 1, r.high or r.typical + 1) for n, r in graph.symbols.ranges.items()}
     places = [p for p in (low, near, graph.symbols.typical) if all(g.holds(p) for g in graph.symbols.guards)]
     return all(evaluate(a, p) == evaluate(b, p) for p in places)
+
+
+def is_of_protobuf(node: Node, what: str) -> bool:
+    """Whether operator and attributes are those of the protobuf that the node keeps; `what` names it in errors.
+
+    Raises:
+        GraphError, ModelError: an attribute of the protobuf makes no sense.
+    """
+    assert node.proto is not None
+    same = node.proto.op_type == node.op_type and node.proto.domain in (node.domain, node.domain or "ai.onnx")
+    return same and _equal(attributes(node.proto, what), node.attrs)
