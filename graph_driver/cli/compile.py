@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from polyc.graph_driver.artifacts.graph_files import is_graph_file
 from polyc.graph_driver.artifacts.package import is_package
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
@@ -22,6 +21,7 @@ from polyc.graph_driver.compiling.from_source import compile_built, import_with
 from polyc.graph_driver.graph.progress import Progress, progress_bar
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.timings import chrome_trace, timings
+from polyc.graph_driver.importing.graph_files import is_graph_file
 from polyc.graph_driver.options import FULL, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model

@@ -1,6 +1,6 @@
 """`polyc compile --stop-after` and `--dump-after`: what stages and passes make of a model, as files.
 
-A graph is a file that every command takes in place of the ONNX file (`polyc.graph_driver.artifacts.graph_files`);
+A graph is a file that every command takes in place of the ONNX file (`polyc.graph_driver.importing.graph_files`);
 selection, memory and plan are texts for reading.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from polyc.graph_driver.artifacts.graph_files import SHARED, SUFFIX, write_graph, write_graphs
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import for_stage, platform_of
 from polyc.graph_driver.cli.inspect import UsageError
 from polyc.graph_driver.cli.models import formed_of, imported_for, plan_of, plan_stage
 from polyc.graph_driver.graph.exact_text import Part, exact_graph, parts
 from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.importing.graph_files import SHARED, SUFFIX, write_graph, write_graphs
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.passes.manager import REWRITING, PassRecord

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyc.graph_driver.artifacts.graph_files import is_graph_file, read_graph
 from polyc.graph_driver.backends.host_code import HostCode
 from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.graph_driver.backends.registry import for_bodies
@@ -25,6 +24,7 @@ from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.host.reference import HostNode, NoImplementation
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.importing.control_flow import needs_numbers
+from polyc.graph_driver.importing.graph_files import is_graph_file, read_graph
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.importing.source import Source
 from polyc.graph_driver.inference.symbolic import NotSymbolic

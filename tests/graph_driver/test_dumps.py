@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from polyc.graph_driver.artifacts.graph_files import read_graph, write_graph
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.graph.exact_text import exact_graph
+from polyc.graph_driver.importing.graph_files import read_graph, write_graph
 from polyc.graph_driver.importing.importer import import_model
 from polyc.poly.errors import ModelError
 
