@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver", "polyc")
 FILE = re.compile(r"(?<![\w./*<{-])[\w./*-]*\w\.(?:py|md|toml|yaml|h|c|json|sh)(?![\w(])")
 USERS_OWN = re.compile(r"[A-Z]")  # FILE.py, NAME.toml, A.yaml, DIR/main.c: what a reader puts in
-MADE = {"index.json", "kernel.html", "main.c", "manifest.json", "sources.json", "trace.json"}  # by a command of the page
+MADE = {  # by a command of the page
+    "index.json", "kernel.html", "main.c", "manifest.json", "sources.json", "trace.json",
+}  # fmt: skip
 
 
 def pages() -> list[str]:
