@@ -13,6 +13,7 @@ import numpy as np
 from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.budgets import FRONT_END, budget
+from polyc.poly.collection import seldom_collected
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr
@@ -257,16 +258,21 @@ class Operator:
         for reads, kernel in made:
             if reads.holds():
                 return reads, kernel
-        numbers = {name: tuple(Const(n, i64) for n in shape) for name, shape in shapes}
-        scop, reads = self._translated(Origin(constants, {}, numbers))
-        if family is None:
-            kernel = resolve("compile_operator")(scop, target="cpu", schedule=None, threads=None, sizes={})
-        else:
-            known = dict(shapes)
-            extents = [known.get(p.name, ()) for p in self.signature.params]
-            kernel = family.kernel(scop, sizes, tuple(extents), functools.partial(self._with_symbols, constants))
+        with seldom_collected():
+            kernel, reads = self._made(dict(shapes), sizes, constants, family)
         made[:] = [*made[1 - VARIANTS :], (reads, kernel)]
         return reads, kernel
+
+    def _made(
+        self, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int], constants: Mapping[str, Any], family: Any
+    ) -> tuple[Any, Reads]:
+        """A kernel for these shapes, of the sizes' `family` if there is one, and what the operator has read."""
+        numbers = {name: tuple(Const(n, i64) for n in shape) for name, shape in shapes.items()}
+        scop, reads = self._translated(Origin(constants, {}, numbers))
+        if family is None:
+            return resolve("compile_operator")(scop, target="cpu", schedule=None, threads=None, sizes={}), reads
+        extents = tuple([shapes.get(p.name, ()) for p in self.signature.params])
+        return family.kernel(scop, sizes, extents, functools.partial(self._with_symbols, constants)), reads
 
     def _with_symbols(self, constants: Mapping[str, Any], sizes: Mapping[str, int]) -> Scop:
         """The Scop in which these sizes are numbers and the others symbols."""

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from examples.matmul import matmul
+from polyc import dims, empty, f32, op
 from polyc.poly.collection import YOUNG, seldom_collected
 
 
@@ -89,3 +91,29 @@ def test_compiling_collects_a_few_times(monkeypatch: pytest.MonkeyPatch, tmp_pat
     matmul.compile(M=8, K=8, N=8, threads=1)  # imports
     assert collections(lambda: matmul.compile(M=61, K=67, N=71, threads=1)) <= 2
     assert gc.get_threshold() == (700, 10, 10)
+
+
+n = dims("n")
+
+
+@op
+def doubled(x: f32[n]) -> f32[n]:
+    y = empty((n,), f32)
+    for i in range(n):
+        y[i] = x[i] + x[i]
+    return y
+
+
+def test_the_making_of_a_kernel_is_one_compilation_from_its_translation_on() -> None:
+    """Translation alone would be looked through some fifteen times."""
+    doubled(np.ones(5, np.float32))
+    looks: list[str] = []
+    before = gc.get_threshold()
+    gc.callbacks.append(lambda phase, info: looks.append(phase))
+    gc.set_threshold(50, 2, 2)
+    try:
+        doubled(np.ones(7, np.float32))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
+    assert len(looks) < 12
