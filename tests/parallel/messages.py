@@ -53,6 +53,7 @@ CASES: dict[str, Case] = {
     "AllToAll": ("AllToAll", lambda n, r: {"split_axis": 1, "concat_axis": 0}, _all_to_all),
     "Broadcast": ("Broadcast", lambda n, r: {"root": 1, "rank": r}, lambda xs: [xs[1]] * len(xs)),
     "Exchange": ("Exchange", lambda n, r: {"rank": r, **_halo(n, *SHAPE)}, _exchanged),
+    "Start": ("Start", lambda n, r: {"kind": "AllReduce", "reduce": "sum"}, lambda xs: [sum(xs)] * len(xs)),
     "Send": ("Send", lambda n, r: {}, _sent_on),
 }  # fmt: skip
 
@@ -75,6 +76,9 @@ def model(name: str, ranks: int, rank: int, factors: np.ndarray, weight: np.ndar
         else:
             add("Send", ["a"], ["first"], to=to, tag=5)
             add("Recv", ["first"], ["y", "done"], **take)
+    elif kind == "Start":
+        add("Start", ["a"], ["begun", "done"], **attrs)
+        nodes.append(helper.make_node("Wait", ["begun", "a"], ["y"], domain=DOMAIN))
     else:
         assert result_shape(kind, SHAPE, {"ranks": group, **attrs}) == factors.shape
         add(kind, ["a"], ["y", "done"], **attrs)
