@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from polyc.frontend_dsl import Operator
+from polyc.graph_driver.torch_bridge.inlined import inline
 from polyc.graph_driver.torch_bridge.types import TO_TORCH, as_array, as_tensor
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const
@@ -22,7 +23,7 @@ def register(op: Operator, name: str | None = None) -> Callable[..., Any]:
     """Make torch's operator `polyc::NAME` of an operator.
 
     The dispatcher knows it, fake tensors have its shapes, autograd its derivative (`op.grad`, compiled by polyc), and
-    `torch.compile` keeps it in its graphs. Array arguments are tensors on the CPU, which are read where they lie;
+    `torch.compile` keeps it in its graphs, where polyc's backend takes it as its loops. Array arguments are tensors on the CPU, which are read where they lie;
     numbers are floats or integers. Compile-time constants have their defaults.
 
     Args:
@@ -91,6 +92,7 @@ def _define(
 
     _library.impl(name, run, "CPU")
     torch.library.register_fake(f"polyc::{name}", imagined, lib=_library)
+    inline(name, op)
 
 
 def _with_derivative(

@@ -204,6 +204,28 @@ def test_the_page_of_operators_is_written_from_the_table() -> None:
     assert (DOCS / "torch-coverage.md").read_text(encoding="utf-8") == page(), stale
 
 
+def test_a_registered_operator_is_part_of_the_graph() -> None:
+    @op
+    def weighted(X: f32[N, M], w: f32[M], alpha: f32) -> f32[N, M]:
+        Y = empty((N, M), f32)
+        for i, j in grid(N, M):
+            Y[i, j] = X[i, j] * X[i, j] * w[j] * alpha
+        return Y
+
+    own = polyc.torch.register(weighted)
+
+    def program(x, w):
+        return torch.tanh(own(torch.sin(x), w, 0.5) + 1).sum()
+
+    found = []
+    for run in (program, polyc.torch.compile(program, strict=True)):  # nothing in eager mode
+        x, w = (torch.linspace(-1, 1, n).reshape(s).requires_grad_() for n, s in ((35, (5, 7)), (7, (7,))))
+        out = run(x, w)
+        out.backward()
+        found.append((out.detach(), x.grad, w.grad))
+    same(found[1], found[0])
+
+
 def test_the_page_runs() -> None:
     text = (DOCS / "pytorch.md").read_text(encoding="utf-8")
     program = "\n".join(part.split("```")[0] for part in text.split("```python\n")[1:])
