@@ -119,8 +119,10 @@ class Construction:
         """The value where it is known already, else None."""
         return self.graph.tensors[x.name].const
 
-    def full(self, fill: Any, dtype: DType, shape: Sequence[int]) -> Value:
+    def full(self, fill: Any, dtype: DType, shape: Sequence[Any]) -> Value:
         """A constant of one number, stored once."""
+        if any(isinstance(n, Size) for n in shape):
+            return self.op("Expand", self.constant(fill, dtype), self.integers(shape))
         name = self.graph.fresh(f"full{len(self.graph.tensors)}")
         array = np.broadcast_to(np.asarray(fill).astype(dtype.np), tuple(shape))
         self.graph.tensors[name] = Tensor(name, dtype, array.shape, array)

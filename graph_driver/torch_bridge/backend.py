@@ -2,7 +2,8 @@
 
 torch finds `polyc_backend` by the entry point `torch_dynamo_backends`. AOTAutograd makes a functional graph of the
 forward pass and one of the backward pass, in core ATen operators; each becomes a `Program`. Where sizes are symbols
-(`dynamic=True`), a program is compiled for the sizes of a call and kept.
+(`dynamic=True`), one program is compiled for all of them, or one for the sizes of each call where something needs
+numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from polyc.graph_driver.compiling.from_source import compile_built
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.torch_bridge.conversion import Eager, convert
 from polyc.graph_driver.torch_bridge.decomposed import PROGRAMS
-from polyc.graph_driver.torch_bridge.program import Program
-from polyc.poly.errors import OptionError
+from polyc.graph_driver.torch_bridge.program import AllSizesProgram, Program
+from polyc.poly.errors import ArgumentError, OptionError, PolycError
 from polyc.poly.records import dataclass
+from polyc.poly.words import first_line
 
 KEPT = 64
 """Programs for the sizes of calls that are kept for each graph."""
@@ -38,10 +40,14 @@ class Compilation:
     program: Program
     eager: Sequence[Eager]
     source: torch.fx.GraphModule
+    numbers_because: str = ""
+    """Of a graph with symbolic sizes: why this program is for those of one call only."""
 
     def __str__(self) -> str:
         kernels = 0 if self.program.model is None else self.program.model.report().kernels
         lines = [f"{self.pass_}: {kernels} kernels, {len(self.eager)} operators in eager mode"]
+        if self.numbers_because:
+            lines.append(f"  for the sizes of one call: {self.numbers_because}")
         return "\n".join([*lines, *(f"  {e}" for e in self.eager)])
 
 
@@ -143,6 +149,19 @@ def program_of(
     return program
 
 
+def all_sizes_program(
+    gm: torch.fx.GraphModule, pass_: str, args: Sequence[Any], options: CompileOptions,
+    fixed: Mapping[str, torch.Tensor] | None,
+) -> AllSizesProgram:  # fmt: skip
+    """A graph with symbolic sizes, compiled for all of them. Raises `PolycError`: something needs numbers."""
+    with _disable_current_modes():
+        converted = convert(gm, pass_, args, False, fixed, formulas=True)
+        model = None
+        if converted.graph.outputs:
+            model = compile_built(converted.graph, platform_of(options.target, options.threads), options)
+    return AllSizesProgram(converted, model)
+
+
 def _has_symbols(gm: torch.fx.GraphModule) -> bool:
     for node in gm.graph.nodes:
         val = node.meta.get("val")
@@ -154,7 +173,8 @@ def _has_symbols(gm: torch.fx.GraphModule) -> bool:
 
 
 class PerSizes:
-    """A graph with symbolic sizes: a program for the sizes of each call; the last ones are kept."""
+    """A graph with symbolic sizes: one program for all of them; where something needs numbers (`reason`), a program for
+    the sizes of each call, of which the last ones are kept."""
 
     def __init__(
         self, gm: torch.fx.GraphModule, pass_: str, strict: bool, options: CompileOptions,
@@ -162,12 +182,34 @@ class PerSizes:
     ) -> None:  # fmt: skip
         self.gm, self.pass_, self.strict, self.options, self.fixed = gm, pass_, strict, options, fixed
         self.programs: dict[Any, Program] = {}
+        self.all_sizes: AllSizesProgram | None = None
+        self.reason: str | None = None
+
+    def _for_all(self, args: list[Any]) -> Program | None:
+        """The program for all sizes at those of this call; None where there is none for them."""
+        if self.reason is not None:
+            return None
+        if self.all_sizes is None:
+            try:
+                self.all_sizes = all_sizes_program(self.gm, self.pass_, args, self.options, self.fixed)
+                _compiled.append(Compilation(self.pass_, self.all_sizes.at(args), (), self.gm))
+            except PolycError as error:
+                self.reason = first_line(error)
+                return None
+        try:
+            return self.all_sizes.at(args)
+        except ArgumentError:
+            return None  # a guard excludes these sizes
 
     def __call__(self, args: list[Any]) -> list[Any]:
+        found = self._for_all(args)
+        if found is not None:
+            return found(args)
         key = tuple((tuple(a.shape), a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
         program = self.programs.pop(key, None)
         if program is None:
             program = program_of(self.gm, self.pass_, args, self.strict, self.options, self.fixed)
+            _compiled[-1].numbers_because = self.reason or "a guard excludes these sizes"
         self.programs[key] = program
         while len(self.programs) > KEPT:
             del self.programs[next(iter(self.programs))]

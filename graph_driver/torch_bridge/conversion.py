@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import torch
 
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.size import Size, SizeError, evaluate
 from polyc.graph_driver.torch_bridge.aten import table
 from polyc.graph_driver.torch_bridge.eager import EagerCall, Place
 from polyc.graph_driver.torch_bridge.lowering import Foreign, Lowering, Value
-from polyc.graph_driver.torch_bridge.sizes import Sizes, dense_order
+from polyc.graph_driver.torch_bridge.sizes import Formulas, Sizes, dense_order
 from polyc.graph_driver.torch_bridge.types import TO_POLYC, as_array, polyc_dtype
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.records import dataclass
@@ -79,6 +80,25 @@ class Converted:
     arguments: list[Argument] = field(default_factory=list)
     results: list[Made | Alias | Plain] = field(default_factory=list)
     eager: list[Eager] = field(default_factory=list)
+    numbers: dict[int, str] = field(default_factory=dict)
+    """Arguments that are symbolic sizes themselves, by position."""
+
+    def at(self, values: Mapping[str, int]) -> Converted:
+        """With numbers in the place of formulas; the graph is the same."""
+        return replace(
+            self, arguments=[_at(a, values) for a in self.arguments], results=[_at(r, values) for r in self.results]
+        )
+
+
+def _at(part: Any, values: Mapping[str, int]) -> Any:
+    """An argument or a result with numbers in the place of formulas."""
+    found = dict(vars(part))
+    for name, value in found.items():
+        if isinstance(value, tuple):
+            found[name] = tuple(evaluate(n, values) for n in value)
+        elif isinstance(value, Size):
+            found[name] = evaluate(value, values)
+    return type(part)(**found)
 
 
 class StrictError(ModelError):
@@ -87,7 +107,7 @@ class StrictError(ModelError):
 
 def convert(
     gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = None, strict: bool = False,
-    fixed: Mapping[str, torch.Tensor] | None = None,
+    fixed: Mapping[str, torch.Tensor] | None = None, formulas: bool = False,
 ) -> Converted:  # fmt: skip
     """The FX graph as polyc's.
 
@@ -97,20 +117,24 @@ def convert(
         args: what it is called with, for sizes that are symbols.
         strict: refuse operators that would run in eager mode.
         fixed: arguments that become constants, by the name of their node.
+        formulas: symbolic sizes stay formulas, of which those of `args` are representative.
 
     Raises:
+        SizeError: something needs a number where a size is symbolic.
         StrictError: that happened.
         ModelError: the graph has something that cannot run at all.
     """
-    return _Converter(gm, name, strict, fixed or {}).run(args)
+    return _Converter(gm, name, strict, fixed or {}, formulas).run(args)
 
 
 class _Converter:
-    def __init__(self, gm: torch.fx.GraphModule, name: str, strict: bool, fixed: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, gm: torch.fx.GraphModule, name: str, strict: bool, fixed: Mapping[str, torch.Tensor], formulas: bool
+    ) -> None:
         self.gm, self.strict, self.fixed = gm, strict, fixed
-        self.build = Lowering(name)
+        self.sizes = Formulas() if formulas else Sizes()
+        self.build = Lowering(name, self.sizes.symbols if isinstance(self.sizes, Formulas) else None)
         self.made = Converted(self.build.graph)
-        self.sizes = Sizes()
         self.env: dict[torch.fx.Node, Any] = {}
         self.token: Value | Foreign | None = None
         self.position: dict[torch.fx.Node, int] = {}
@@ -149,7 +173,12 @@ class _Converter:
     def _argument(self, position: int, node: torch.fx.Node, arg: Any) -> Any:
         val = node.meta.get("val")
         if not isinstance(val, torch.Tensor):
-            return self.sizes.number(val) if isinstance(val, torch.SymInt) else arg if val is None else val
+            if not isinstance(val, torch.SymInt):
+                return arg if val is None else val
+            size: Any = self.sizes.number(val)
+            if isinstance(size, Size):
+                self.made.numbers[position] = str(size)
+            return size
         shape, stride = self.sizes.numbers(val.shape), self.sizes.numbers(val.stride())
         order = dense_order(shape, stride)
         if order is None:
@@ -225,6 +254,8 @@ class _Converter:
         wanted = _used(node) if several else [0]
         call = EagerCall(node.target, _placed(args, operands), _placed(kwargs, operands), reason, wanted)  # type: ignore[arg-type]
         eager = Eager(str(node.target), reason, _place(node))
+        if isinstance(self.sizes, Formulas):
+            raise SizeError(f"{eager}: with symbolic sizes nothing runs in eager mode")
         if self.strict:
             raise StrictError(f"{eager} (strict mode: nothing runs in eager mode)")
         self.made.eager.append(eager)

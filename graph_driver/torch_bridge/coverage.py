@@ -39,7 +39,7 @@ def page() -> str:
     titles = {"kernels": "polyc's own", "decomposed": "Decomposed by torch", "eager": "In eager mode"}
     for kind, title in titles.items():
         lines += [f"## {title}", "", *(f"`{n}`" for n in of[kind]), ""]
-    others = sorted(set(ours) - {n for n, _ in rows})
+    others = sorted(n for n in set(ours) - {n for n, _ in rows} if not n.startswith("polyc."))
     lines += ["## polyc's own beside the core", "", *(f"`{n}`" for n in others)]
     return "\n".join(lines) + "\n"
 

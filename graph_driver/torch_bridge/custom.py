@@ -23,8 +23,8 @@ def register(op: Operator, name: str | None = None) -> Callable[..., Any]:
     """Make torch's operator `polyc::NAME` of an operator.
 
     The dispatcher knows it, fake tensors have its shapes, autograd its derivative (`op.grad`, compiled by polyc), and
-    `torch.compile` keeps it in its graphs, where polyc's backend takes it as its loops. Array arguments are tensors on the CPU, which are read where they lie;
-    numbers are floats or integers. Compile-time constants have their defaults.
+    `torch.compile` keeps it in its graphs, where polyc's backend takes it as its loops. Array arguments are tensors on
+    the CPU, which are read where they lie; numbers are floats or integers. Compile-time constants have their defaults.
 
     Args:
         op: an operator that returns new arrays.

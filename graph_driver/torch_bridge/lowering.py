@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyc.graph_driver.building.construction import Construction, Foreign, Operand, Value
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.poly.dtypes import DType, f32, f64
 
 __all__ = ["REAL", "TABLE", "Foreign", "Lowered", "Lowering", "Operand", "Value", "aten"]
@@ -28,8 +29,8 @@ def aten(*names: str) -> Callable[[Lowered], Lowered]:
 class Lowering(Construction):
     """A graph under construction, with the ATen node at hand."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, symbols: Symbols | None = None) -> None:
+        super().__init__(name, symbols)
         self.kind = ""
         """Its operator, as `name.overload`."""
         self.operand_memory: tuple[tuple[int, ...], int] | None = None

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from polyc.graph_driver.execution.execute import NativeExecutor
+from polyc.graph_driver.graph.size import SizeError
+from polyc.graph_driver.running.all_sizes import KEPT_SIZES, AllSizes
 from polyc.graph_driver.torch_bridge.conversion import Alias, Converted, Made
 from polyc.graph_driver.torch_bridge.eager import EagerCall
 from polyc.graph_driver.torch_bridge.types import TO_TORCH, as_array, as_tensor
@@ -16,6 +18,7 @@ from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import BuildError, ModelError
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.run_memory import RunMemory
     from polyc.graph_driver.planning.plan import Step
     from polyc.graph_driver.running.model import Model
@@ -25,14 +28,14 @@ class Program:
     """A model with torch's tensors as arguments and results. Nothing is copied but arguments that lie otherwise than
     the graph said; results are new tensors of torch's own memory."""
 
-    def __init__(self, converted: Converted, model: Model | None) -> None:
-        """`model`: None where all results are arguments."""
+    def __init__(self, converted: Converted, model: Model | None, executor: Executor | None = None) -> None:
+        """`model`: None where all results are arguments. `executor`: that for these sizes, where the model has all."""
         self.model = model
         self._arguments = [(a.position, a.dtype, a.shape, a.stride) for a in converted.arguments]
         self._results = converted.results
         self._made = [r for r in converted.results if isinstance(r, Made)]
         if model is not None:
-            executor = model.executor()
+            executor = executor or model.executor()
             if not isinstance(executor, NativeExecutor):
                 raise BuildError("graphs of PyTorch run on this machine's CPU only")
             self._executor = executor
@@ -57,6 +60,46 @@ class Program:
             next(rest) if isinstance(r, Made) else _aliased(args, r) if isinstance(r, Alias) else r.value
             for r in self._results
         ]
+
+
+class AllSizesProgram:
+    """A model for all values of symbolic sizes: a `Program` that shares its code for those of each call."""
+
+    def __init__(self, converted: Converted, model: Model | None) -> None:
+        """Raises `SizeError`: a step needs Python, which has no formulas."""
+        if model is not None and model.plan.python_steps:
+            raise SizeError("a step runs on the host, which needs sizes that are numbers")
+        self.converted, self.model = converted, model
+        self._programs: dict[tuple[int, ...], Program] = {}
+        ranges = {} if converted.graph.symbols is None else converted.graph.symbols.ranges
+        self._where: dict[str, tuple[int, int | None]] = {}
+        """Each symbol with the argument that has it, and its axis there; None for an argument that is a number."""
+        for a in converted.arguments:
+            for axis, n in enumerate(a.shape):
+                if str(n) in ranges:
+                    self._where.setdefault(str(n), (a.position, axis))
+        for position, name in converted.numbers.items():
+            if name in ranges:
+                self._where.setdefault(name, (position, None))
+        missing = sorted(ranges.keys() - self._where.keys())
+        if missing:
+            raise SizeError(f"no argument has the size {missing[0]}")
+
+    def at(self, args: Sequence[Any]) -> Program:
+        """The program for the sizes of these arguments. Raises `ArgumentError`: a guard excludes them."""
+        key = tuple([args[k] if axis is None else args[k].shape[axis] for k, axis in self._where.values()])
+        found = self._programs.get(key)
+        if found is None:
+            values = dict(zip(self._where, map(int, key), strict=True))
+            executor = None
+            if self.model is not None:
+                running = self.model.running
+                assert isinstance(running, AllSizes)
+                executor = running.at(values)
+            while len(self._programs) >= KEPT_SIZES:
+                del self._programs[next(iter(self._programs))]
+            found = self._programs[key] = Program(self.converted.at(values), self.model, executor)
+        return found
 
 
 def _read(arg: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:

@@ -32,13 +32,54 @@ def test_sizes_of_each_call() -> None:
     ours = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.LayerNorm(32))
     theirs = copy.deepcopy(ours)
     compiled = polyc.torch.compile(ours, dynamic=True)
-    for batch in (3, 7, 7):
+    before = len(polyc.torch.compilations())
+    for batch in (3, 7, 7, 2, 50):
         x = torch.randn(batch, 16)
         for module, run in ((ours, compiled), (theirs, theirs)):
             module.zero_grad()
             run(x).square().sum().backward()
         same(compiled(x), theirs(x))
         same(ours[0].weight.grad, theirs[0].weight.grad, 1e-4)
+    made = polyc.torch.compilations()[before:]
+    assert [c.pass_ for c in made] == ["forward", "backward"]  # one program for all sizes
+    assert not any(c.numbers_because for c in made)
+
+
+def _attention(x, w):
+    q, k, v = (x @ w).chunk(3, dim=-1)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def _resized(x, w):
+    y = x.reshape(x.shape[0] * x.shape[1], -1)
+    return (y @ w[: y.shape[1]]).mean(0), y.shape[0] + 1
+
+
+def _images(x, w):
+    return F.conv2d(x[:, None], w[:4, :9].reshape(4, 1, 3, 3), padding=1).mean((2, 3))
+
+
+def _not_ours(x, w):
+    return torch.special.bessel_j0(x) + 1
+
+
+@pytest.mark.parametrize("program", [_attention, _resized, _images, _not_ours])
+def test_programs_with_symbolic_sizes(program) -> None:
+    w = torch.randn(12, 36)
+    torch._dynamo.mark_static(w)
+    compiled, before = polyc.torch.compile(program, dynamic=True), len(polyc.torch.compilations())
+    for batch, length in ((3, 5), (7, 4), (2, 9), (3, 5)):
+        x = torch.randn(batch, length, 12)
+        got, wanted = compiled(x, w), program(x, w)
+        if isinstance(wanted, tuple):
+            assert got[1] == wanted[1]
+            got, wanted = got[0], wanted[0]
+        same(got, wanted)
+    made = polyc.torch.compilations()[before:]
+    reasons = [c.numbers_because for c in made if c.numbers_because]
+    assert len(made) == (3 if reasons else 1)
+    assert bool(reasons) == (program is _not_ours), reasons
+    assert all("bessel_j0" in r and "eager" in r for r in reasons)
 
 
 def test_autocast_computes_in_bf16() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
 from polyc.poly.dtypes import bool_, i64
 
@@ -83,6 +84,13 @@ def slice_(
 ) -> Value:
     """A range of an axis."""
     dim = x.axis(dim)
+    if not isinstance(x.shape[dim], int) or isinstance(start, Size) or isinstance(end, Size):
+        begin, stop = 0 if start is None else start, END if end is None else end
+        if any(isinstance(n, int) and n < 0 for n in (begin, stop)):
+            raise Unsupported("a negative position on an axis of symbolic size")
+        if (begin, step) == (0, 1) and (stop == x.shape[dim] or (isinstance(stop, int) and stop >= END)):
+            return x
+        return b.op("Slice", x, *map(b.integers, ([begin], [stop], [dim], [step])))
     first, last, step = slice(start, END if end is None else end, step).indices(x.shape[dim])
     return b.slice(x, dim, first, max(first, last), step)
 
