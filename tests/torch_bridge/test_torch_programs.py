@@ -245,6 +245,16 @@ def test_the_page_of_operators_is_written_from_the_table() -> None:
     assert (DOCS / "torch-coverage.md").read_text(encoding="utf-8") == page(), stale
 
 
+def test_recurrent_layers(monkeypatch) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)  # else Dynamo runs them in eager mode
+    ours = nn.GRU(4, 4, batch_first=True)
+    theirs, x, before = copy.deepcopy(ours), torch.randn(2, 2, 4), len(polyc.torch.compilations())
+    with torch.no_grad():
+        for got, wanted in zip(polyc.torch.compile(ours, strict=True)(x), theirs(x), strict=True):
+            same(got, wanted)
+    assert len(polyc.torch.compilations()) == before + 1
+
+
 def test_a_registered_operator_is_part_of_the_graph() -> None:
     @op
     def weighted(X: f32[N, M], w: f32[M], alpha: f32) -> f32[N, M]:
