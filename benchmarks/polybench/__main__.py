@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = {r["kernel"]: r for r in kept}
     for name in names:
         setting = Setting(folders, options.size, options.single, options.threads, options.symbolic, options.seed,
-                          options.seconds, options.limit, known.get(name, {}))  # fmt: skip
+                          options.seconds, options.limit, known.get(name, {}), options.alone)  # fmt: skip
         rows[name] = row(name, setting)
         print(name, rows[name]["ms"], rows[name]["wrong"], file=sys.stderr, flush=True)
         if options.json:
@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--size", choices=("MINI", "SMALL", "MEDIUM", "LARGE"), default="LARGE")
     made.add_argument("--f32", dest="single", action="store_true", help="f32 in the place of f64")
     made.add_argument("--threads", type=int, choices=(1, 2), default=1)
-    made.add_argument("--symbolic", action="store_true", help="polyc's kernels for all sizes")
+    made.add_argument("--symbolic", action="store_true", help="polyc's kernels for all sizes, and beside "
+                      "them those for these sizes")  # fmt: skip
+    made.add_argument("--alone", action="store_true", help="without peers")
     made.add_argument("--seed", type=int, default=0, help="of the random inputs")
     made.add_argument("--seconds", type=float, default=10.0, help="of turns, for a kernel (10)")
     made.add_argument("--limit", type=float, default=60.0, help="seconds of one call; who takes longer is out (60)")

@@ -17,8 +17,9 @@ def page(rows: Sequence[Row]) -> str:
     first = rows[0]
     threads, columns = first["threads"], _columns(rows)
     ours = [f"polyc {t}" for t in sorted({1, threads})]
+    beside = [f"polyc specialised {t}" for t in sorted({1, threads})] if first["symbolic"] else []
     kind = "f32" if first["single"] else "f64"
-    head = ["kernel", *ours, *columns, "best correct peer", "ratio", "over gcc", "compile s"]
+    head = ["kernel", *ours, *beside, *columns, "best correct peer", "ratio", "over gcc", "compile s"]
     lines = [
         f"# PolyBench/C at {first['size']}, {kind}, {threads} thread{'s' * (threads > 1)}", "", machine_line(), "",
         "Made by `python -m benchmarks --family polybench`. Milliseconds, the least of interleaved turns, each",
@@ -32,7 +33,7 @@ def page(rows: Sequence[Row]) -> str:
         "", f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}",
     ]  # fmt: skip
     for r in sorted(rows, key=lambda r: (list(CLASSES).index(r["class"]), r["kernel"])):
-        cells = [_time(r, c) for c in (*ours, *columns)]
+        cells = [_time(r, c) for c in (*ours, *beside, *columns)]
         seconds = r["compile"].get(ours[-1])
         compiled = "" if seconds is None else f"{seconds:.2f}"
         lines.append(
@@ -76,6 +77,11 @@ def _means(rows: Sequence[Row]) -> list[str]:
                 f"| {name} | {len(timed)} | {_mean(r['ratio'] for r in timed)} | "
                 f"{least['ratio']:.2f} ({least['kernel']}) | {_mean(r['over_gcc'] for r in timed)} |"
             )
+    beside = [r["of_specialised"] for r in rows if "of_specialised" in r]
+    if beside:
+        least = min((r for r in rows if "of_specialised" in r), key=lambda r: r["of_specialised"])
+        lines += ["", f"Kernels for all sizes, beside those for these: {_mean(beside)} as fast in the geometric mean, "
+                  f"least {least['of_specialised']:.2f} ({least['kernel']})."]  # fmt: skip
     seconds = [s for r in rows for n, s in r["compile"].items() if n == f"polyc {r['threads']}"]
     if seconds:
         lines += ["", f"Compiling polyc's kernels: median {median(seconds):.2f} s, longest {max(seconds):.2f} s."]

@@ -34,6 +34,7 @@ class Setting:
     seconds: float
     limit: float
     known: Mapping[tuple[str, int], float]
+    alone: bool = False
 
 
 def known_times(path: Path | None, size: str, single: bool) -> dict[str, dict[tuple[str, int], float]]:
@@ -53,8 +54,10 @@ def row(kernel: str, setting: Setting) -> dict[str, Any]:
     """Everything about a kernel, as JSON holds it. Times are milliseconds: least, median of the turns."""
     case = Case(subject(kernel, setting.size, setting.single, setting.seed), setting.size, setting.single, setting.seed)
     tasks = {f"polyc {t}": case.of_polyc(t, setting.symbolic) for t in sorted({1, setting.threads})}
+    if setting.symbolic:
+        tasks |= {f"polyc specialised {t}": case.of_polyc(t) for t in sorted({1, setting.threads})}
     failed: dict[str, str] = {}
-    for peer in peers(setting.threads, setting.folders.pluto is not None):
+    for peer in [] if setting.alone else peers(setting.threads, setting.folders.pluto is not None):
         name = f"{peer.name} {peer.threads}"
         try:
             tasks[name] = case.of_c(peer, setting.folders)
@@ -76,7 +79,7 @@ def row(kernel: str, setting: Setting) -> dict[str, Any]:
         "wrong": sorted(wrong), "late": race.late, "failed": failed | race.failed,
         "estimated": _estimated(ms, setting.known, setting.threads),
     }  # fmt: skip
-    return made | _ratios(made)
+    return made | _ratios(made) | _of_specialised(made)
 
 
 def _estimated(ms: Mapping[str, Any], known: Mapping[tuple[str, int], float], threads: int) -> dict[str, float]:
@@ -86,6 +89,15 @@ def _estimated(ms: Mapping[str, Any], known: Mapping[tuple[str, int], float], th
         return {}
     others = {f"{p} {t}": s for (p, t), s in known.items() if t <= threads}
     return {n: ms["gccf 1"][0] * s / base for n, s in others.items() if n not in ms}
+
+
+def _of_specialised(made: Mapping[str, Any]) -> dict[str, float]:
+    """How fast the kernel for all sizes is beside that for these."""
+    names = (f"polyc specialised {made['threads']}", f"polyc {made['threads']}")
+    if any(n not in made["ms"] or n in made["wrong"] for n in names):
+        return {}
+    known, symbolic = (made["ms"][n][0] for n in names)
+    return {"of_specialised": known / symbolic}
 
 
 def _ratios(made: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,8 +73,37 @@ def _followed(pa: isl.PwAff) -> int | None:
     if pa.n_piece() != 1:
         return None
     aff = pa.get_pieces()[0][1]
-    if aff.dim(isl.dim_type.div):
+    return None if aff.dim(isl.dim_type.div) else _steady(aff)
+
+
+def mover(stmt: Statement, pa: isl.PwAff) -> str | None:
+    """The one iterator that a loop moves by one an iteration: that of `iterator`, or of `i % c` inside its tiles."""
+    position = _moved(pa)
+    return None if position is None else stmt.iters[position]
+
+
+@lru_cache(maxsize=1 << 14)
+def _moved(pa: isl.PwAff) -> int | None:
+    if pa.n_piece() != 1:
         return None
+    aff = pa.get_pieces()[0][1]
+    position = _steady(aff)
+    divs = [aff.get_div(k) for k in range(aff.dim(isl.dim_type.div))]
+    alone = all(_only(d, position) for d in divs) if position is not None else False
+    return position if alone else None
+
+
+def _only(aff: isl.Aff, position: int) -> bool:
+    """Whether nothing but a dimension of the domain is in a function."""
+    kinds = (isl.dim_type.in_, isl.dim_type.div, isl.dim_type.param)
+    moving = [
+        (kind, k) for kind in kinds for k in range(aff.dim(kind)) if not aff.get_coefficient_val(kind, k).is_zero()
+    ]
+    return moving == [(isl.dim_type.in_, position)]
+
+
+def _steady(aff: isl.Aff) -> int | None:
+    """The one dimension with a coefficient, which is 1 or -1."""
     moving = [k for k in range(aff.dim(isl.dim_type.in_)) if not aff.get_coefficient_val(isl.dim_type.in_, k).is_zero()]
     if len(moving) != 1 or abs(int(aff.get_coefficient_val(isl.dim_type.in_, moving[0]).to_python())) != 1:
         return None
@@ -167,7 +196,7 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
     for name in stmts:
         s = scop.statements[name]
         own, seen = _asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))
-        it = iterator(s, member.schedule[name])
+        it = mover(s, member.schedule[name])
         total += LOOP / lanes + own / lanes
         if it is None:
             total += len(seen) * GATHER + SCATTER

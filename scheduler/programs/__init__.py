@@ -1,12 +1,13 @@
 """Schedule programs: what to do with a kind of nest, as functions from a schedule to a schedule by public steps.
 
-`tile_product`, `block_factorization`, `distribute_all`, `share_blocks`, `row_lanes`, `rows_per_block`, `scan_panels`,
-`keep_rows`, `time_tiles`, `interleave_sweeps` and `gather_sums` are for everybody: they take names of loops, statements
-and arrays, and numbers. The strategies use the same programs with what they have matched as plain data (`TiledProduct`,
-`SharedBlocks`); nothing in them decides anything.
+`tile_product`, `block_factorization`, `block_columns`, `distribute_all`, `share_blocks`, `row_lanes`, `rows_per_block`,
+`scan_panels`, `keep_rows`, `time_tiles`, `interleave_sweeps` and `gather_sums` are for everybody: they take names of
+loops, statements and arrays, and numbers. The strategies use the same programs with what they have matched as plain
+data (`TiledProduct`, `SharedBlocks`); nothing in them decides anything.
 """
 
 from polyc.scheduler.programs.blocks import share_blocks
+from polyc.scheduler.programs.columns import block_columns
 from polyc.scheduler.programs.distribution import distribute_all
 from polyc.scheduler.programs.factorization import block_factorization
 from polyc.scheduler.programs.gathering import gather_sums
@@ -17,6 +18,7 @@ from polyc.scheduler.programs.scans import scan_panels
 from polyc.scheduler.programs.sweeps import interleave_sweeps, time_tiles
 
 __all__ = [
+    "block_columns",
     "block_factorization",
     "distribute_all",
     "gather_sums",

@@ -11,7 +11,6 @@ from polyc.poly.errors import IllegalSchedule
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
 from polyc.scheduler.transformations import (
-    coalescing,
     expansion,
     gathering,
     inlining,
@@ -96,6 +95,8 @@ class Program(Core):
         element belongs to which; the types differ.
         """
         self._legal_before(f"coalesce(array={array!r})")
+        from polyc.scheduler.transformations import coalescing
+
         scop, removed = coalescing.coalesce(self.scop, array, into)
         tree = inlining.without(self.tree, frozenset(scop.statements), array) if removed else self.tree
         return self._step("coalesce", {"array": array, "into": into}, tree, scop=scop)

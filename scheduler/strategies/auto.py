@@ -17,7 +17,7 @@ from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
-from polyc.poly.tree import loop_names, loops_below
+from polyc.poly.tree import Sequence, loop_names, loops_below
 from polyc.scheduler.recognition.contraction import recognise, recognise_sweep
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.blocked import block_eliminations
@@ -123,11 +123,20 @@ def vector_loops(plan: Planner) -> None:
     vectorise_each(plan, plan.top())
 
 
+def column_blocks(plan: Planner) -> None:
+    """Steps over all columns behind them, in blocks (`strategies/columns.py`)."""
+    if any(isinstance(plan.nest(loop)[1], Sequence) for loop in plan.top()):
+        from polyc.scheduler.strategies.columns import columns
+
+        columns(plan)
+
+
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "gathering": gather,
     "chains": chains,
     "elimination": block_eliminations,
     "contraction": contractions,
+    "columns": column_blocks,
     "rows": row_values,
     "vector": vector_loops,
     "fusion": join,

@@ -17,7 +17,6 @@ from polyc.scheduler.recognition.contraction import extent
 from polyc.scheduler.recognition.elimination import Elimination, eliminations
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
-from polyc.scheduler.transformations.coalescing import copied_with
 
 
 def block_eliminations(plan: Planner) -> None:
@@ -40,6 +39,8 @@ def _sums_in_place(s: Schedule, names: list[str]) -> tuple[Schedule, str]:
         array = s.scop.statements[update.update].array
         if s.scop.arrays[array].kind != "local":
             continue
+        from polyc.scheduler.transformations.coalescing import copied_with
+
         for into in copied_with(s.scop, array):
             if into in (update.left.array, update.right.array):
                 new = _coalesced(s, array, into)

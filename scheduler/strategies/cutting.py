@@ -1,4 +1,5 @@
-"""Strategy: a loop is cut in two where its only dependences meet, so that both parts can run in vector lanes.
+"""Strategy: a loop is cut in two where its only dependences meet, so that both parts can run in vector lanes,
+or on all threads.
 
     for j: A[i, j] = f(A[i, j], A[i, k], A[k, j])   ->   for j < k: ...; j = k: ...; for j > k: ...
 
@@ -48,6 +49,14 @@ def cut_at_dependence(plan: Planner, loop: Member) -> list[str]:
     return [] if at is None else _cut(plan, loop, (at,), f"cut at {at}, which all that it carries leads across")
 
 
+def cut_for_threads(plan: Planner, loop: Member) -> list[str]:
+    """Cut a loop at the iteration that all its conflicts have as one end; the loops before and after it, or none."""
+    at = _meeting(plan, loop, _carried(plan, loop))
+    if at is None:
+        return []
+    return _cut(plan, loop, (at, f"{at} + 1"), f"cut at {at}, where all that it carries begins or ends")
+
+
 def _cut(plan: Planner, loop: Member, places: tuple[str, ...], what: str) -> list[str]:
     """The loop cut there; the parts that are more than one iteration."""
     names = [loop.name]
@@ -56,8 +65,7 @@ def _cut(plan: Planner, loop: Member, places: tuple[str, ...], what: str) -> lis
         for at in places:
             before = set(s.loops)
             s = s.index_split(names[-1], at)
-            (after,) = (n for n in s.loops if n not in before)
-            names.append(after)
+            names.append(next(n for n in s.loops if n not in before))  # (loops inside have new names, too)
         return s
 
     done = plan.attempt(f"loop {loop.name}", what, apart, at=places[0])

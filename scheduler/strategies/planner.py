@@ -127,8 +127,16 @@ class Plan:
         names = frozenset(member.schedule if stmts is None else stmts)
         key = (member.name, names)
         if key not in self._extents:
-            self._extents[key] = constant_extent(self.scop, member, names)
+            single = bool(names) and self._follows(member, names)
+            self._extents[key] = 1 if single else constant_extent(self.scop, member, names)
         return self._extents[key]
+
+    def _follows(self, member: Member, stmts: Iterable[str]) -> bool:
+        """Whether loops around have the same values: one iteration in each of theirs."""
+        if member.name not in loop_names(self.tree):
+            return False
+        around = self.around(member.name)
+        return all(any(m.schedule[s].plain_is_equal(member.schedule[s]) for m in around) for s in stmts)
 
     def member(self, loop: str) -> Member:
         """The loop of this name. Raises `ScheduleError` when there is none."""

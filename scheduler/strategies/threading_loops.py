@@ -9,8 +9,10 @@ from polyc.poly.tree import Band, Member, Node, loops_below, walk
 from polyc.scheduler.cost.sharing import CHUNK_VECTORS, CHUNKS, LEAST_SHARE, LINE, WORTH
 from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.cutting import cut_for_threads
 from polyc.scheduler.strategies.planner import Planner, first_loops
 from polyc.scheduler.strategies.serial import carried_by
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 
 def parallelise(plan: Planner) -> None:
@@ -47,6 +49,12 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
             plan.decline(f"loop {m.name}", "not parallel", "a single loop inside serial ones has too little work")
         return
     share = _shared(plan, loop)
+    if share is not None and share[1] < LEAST_SHARE * share[0]:
+        halves = _halves(plan, members)
+        for half in halves:
+            _nest(plan, half, depth + len(members))
+        if halves:
+            return
     if share is not None and 0.0 < share[1] < LEAST_SHARE * share[0]:
         plan.decline(
             f"loop {loop}", "nothing in it is parallel",
@@ -75,6 +83,19 @@ def _say_why(plan: Planner, loop: str) -> None:
             f"loop {m.name}", "not parallel", f"it carries a dependence: {found.why}",
             source=[found.source[0], *found.source[1]], sink=[found.sink[0], *found.sink[1]], sizes=dict(found.params),
         )  # fmt: skip
+
+
+def _halves(plan: Planner, members: list[Member]) -> list[str]:
+    """The two halves of the outermost of nested loops that carries conflicts with one iteration only, if each iteration
+    of the loops around it has enough work; both are free then."""
+    for m in members[1:]:
+        amount = _work(plan, m)
+        if m.kind != "serial" or is_dynamic(plan.scop, m) or amount is None or amount < 2 * WORTH:
+            continue
+        halves = cut_for_threads(plan, m)
+        if halves:
+            return halves
+    return []
 
 
 def _chunks(plan: Planner, m: Member, around: list[str]) -> None:

@@ -90,6 +90,18 @@ def flipped(A: inout(f32[M, N])):
 
 
 @op
+def orthogonal(A: inout(f64[M, N]), R: inout(f64[N, N])):
+    for k in range(N):
+        for i in range(M):
+            R[k, k] += A[i, k] * A[i, k]
+        for j in range(k + 1, N):
+            for i in range(M):
+                R[k, j] += A[i, k] * A[i, j]
+            for i in range(M):
+                A[i, j] -= A[i, k] * R[k, j] / R[k, k]
+
+
+@op
 def solved(L: f32[N, N], X: inout(f32[N])):
     for i in range(N):
         w = X[i]
@@ -174,6 +186,7 @@ PROGRAMS = {
     "upsampled": upsampled,
     "lu": lu,
     "solved": solved,
+    "orthogonal": orthogonal,
     "scale": scale,
 }
 
@@ -253,6 +266,8 @@ PROGRAM_GROUP = Group("Schedule programs", (
     Example("distribute_all", "norms", 'distribute_all(s, "i")', refused='distribute_all(polyc_jacobi, "t")'),
     Example("block_factorization", "lu", "block_factorization(s, block=96, rows=8, columns=24)",
             refused="block_factorization(s, rows=7)"),
+    Example("block_columns", "orthogonal", 'block_columns(s, "k", "j", size=16)',
+            refused='block_columns(s, "k", "j", size=1)'),
     Example("share_blocks", "between", 'share_blocks(s, "i", "i_1", size=32, keep="t")',
             refused='share_blocks(s, ["i", "j"], ["i_1", "j_1"])'),
     Example("row_lanes", "running_sums", 'row_lanes(s, "i", rows=16, lanes=8, keep="X")',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from polyc.poly.scop import Scop, Statement
@@ -121,6 +122,10 @@ def _follow(plan: Planner, group: Group, after: Sequence[Statement]) -> None:
 
         if not plan.attempt(f"statement {stmt.name}", f"{stmt.name} in each iteration of {first.name}", joined):
             return
+        if first.kind == "parallel" and plan.member(first.name).kind != "parallel":  # it was, before they were fused
+            plan.attempt(
+                f"loop {first.name}", f"parallel loop {first.name}", partial(Schedule.parallel, loop=first.name)
+            )
         plan.claimed.add(stmt.name)
 
 
