@@ -1,8 +1,9 @@
-"""`python -m benchmarks --family narrow`: weights of 4 bits beside ONNX Runtime, and the read bandwidth of memory.
+"""`python -m benchmarks --family narrow`: 8 and 4 bits beside ONNX Runtime, and the read bandwidth of memory.
 
 Products read their weights from memory: a model has as many of them as fill L3 four times. Each contender runs in
 processes of its own, in turn with the other, lest the waiting threads of one take the cores of the other; the least
-time of all rounds counts, and the median is beside it.
+time of all rounds counts, and the median is beside it. Networks of 8 bits (`benchmarks.narrow_models`) are beside their
+f32 forms; of these the bandwidth says little.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import narrow_models
 from examples.decoder import Sizes, build, empty_caches
 from polyc import dims, empty, f32, op
 from polyc.emit import targets
@@ -75,6 +77,9 @@ def products(
 def case(name: str) -> tuple[onnx.ModelProto, dict[str, Any], int, int]:
     """A model, operands, bytes of weights that one unit of work reads, and how many units a run has."""
     kind, *numbers = name.split("-")
+    if kind == "network":
+        network, operands = narrow_models.network(*numbers)
+        return network, operands, narrow_models.weight_bytes(network), 1
     if kind == "decoder":
         sizes = Sizes(**{**DECODER.__dict__, "level": int(numbers[0])})
         made = build(sizes)
@@ -91,9 +96,10 @@ def case(name: str) -> tuple[onnx.ModelProto, dict[str, Any], int, int]:
 
 
 def cases() -> list[str]:
-    """All, by name: inner size, columns, rows, level; or the level of a decoder's products."""
+    """All, by name: inner size, columns, rows, level; the level of a decoder's products; a network and its form."""
     found = [f"product-{k}-{n}-{rows}-{level}" for rows in (1, 128) for k, n in SHAPES for level in LEVELS]
-    return [*found, *(f"decoder-{level}" for level in LEVELS)]
+    networks = [f"network-{name}-{form}" for name, forms in narrow_models.FORMS.items() for form in forms]
+    return [*found, *(f"decoder-{level}" for level in LEVELS), *networks]
 
 
 def contender(who: str, name: str, threads: int) -> dict[str, float]:

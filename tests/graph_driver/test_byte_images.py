@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from exact_integers import KINDS, convolved, saturated
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
@@ -17,7 +18,6 @@ from polyc.graph_driver.passes.byte_images import use_byte_images
 from polyc.poly.dtypes import i8, u8
 
 VNNI = targets.get("sapphire-rapids")
-KINDS = {"u8": np.uint8, "i8": np.int8}
 
 
 def codes(rng: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
@@ -41,26 +41,6 @@ def operators(model: bytes, target: Any = VNNI) -> list[str]:
     graph = import_model(onnx.load_from_string(model))
     use_byte_images(graph, target)
     return [n.op_type for n in graph.nodes]
-
-
-def convolved(x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int = 1, group: int = 1) -> np.ndarray:
-    """The convolution of integers, tap by tap."""
-    x = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    filters, per_group, *kernel = w.shape
-    high, wide = ((n - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(x.shape[2:], kernel, strict=True))
-    out = np.zeros((x.shape[0], group, filters // group, high, wide), np.int64)
-    for a in range(kernel[0]):
-        for b in range(kernel[1]):
-            rows = slice(a * dilation, a * dilation + stride * (high - 1) + 1, stride)
-            columns = slice(b * dilation, b * dilation + stride * (wide - 1) + 1, stride)
-            part = x[:, :, rows, columns].reshape(x.shape[0], group, per_group, high, wide)
-            out += np.einsum("ngchw,goc->ngohw", part, w[:, :, a, b].reshape(group, -1, per_group).astype(np.int64))
-    return out.reshape(x.shape[0], filters, high, wide)
-
-
-def saturated(values: np.ndarray, zero: int, kind: str) -> np.ndarray:
-    info = np.iinfo(KINDS[kind])
-    return np.clip(np.rint(values) + zero, info.min, info.max).astype(KINDS[kind])
 
 
 # channels, filters, kernel, stride, pad, dilation
