@@ -33,6 +33,8 @@ ATTEMPT = 4_000_000
 """isl operations for one step of an automatic schedule for a GPU: half a second."""
 WITNESS = 200_000
 """isl operations for the instances that say why a loop stays serial; without them the reason names the loop alone."""
+TIDYING = 1_000_000
+"""isl operations for one question of who sees which value of an adjoint; without an answer what it has stays."""
 TIME_LIMIT = 600.0
 """Seconds for one operator or one kernel of a model."""
 

@@ -14,19 +14,25 @@ from dataclasses import replace
 import islpy as isl
 
 from polyc.poly.access import accesses, accesses_of, accumulator_of
+from polyc.poly.budgets import TIDYING, scaled
 from polyc.poly.dependences import value_flow_among
 from polyc.poly.expr import Expr, Load, Var, loads, rewrite
 from polyc.poly.ordering.order import in_order
+from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop, Statement
 
 Flow = dict[tuple[str, str], isl.Map]
 """By (writer, reader): `{ writer[i] -> reader[j] }`, the reader may see what the writer wrote."""
 
 
-def flow_of(scop: Scop, array: str) -> Flow:
-    """Which writes of an array its readers may see."""
+def flow_of(scop: Scop, array: str) -> Flow | None:
+    """Which writes of an array its readers may see; None where that takes isl too long."""
     found: list[isl.Map] = []
-    value_flow_among(scop, [a for a in accesses(scop) if a.array == array], "RAW").foreach_map(found.append)
+    try:
+        with quota(scaled(TIDYING)):
+            value_flow_among(scop, [a for a in accesses(scop) if a.array == array], "RAW").foreach_map(found.append)
+    except QuotaExceeded:
+        return None
     out: Flow = {}
     for m in found:
         key = (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out))
@@ -63,6 +69,8 @@ def _past(scop: Scop, s: Statement) -> Scop:
     if not all(a.must for a in accesses(scop) if a.array == s.array and a.write) or changed_later(scop, s):
         return scop
     flow = flow_of(scop, s.array)
+    if flow is None:
+        return scop
     readers = {reader for writer, reader in flow if writer == s.name}
     readers -= {reader for writer, reader in flow if writer != s.name}
 

@@ -71,6 +71,8 @@ def _read(scop: Scop, s: Statement, user: str) -> Scop:
     new = rewritten(t, lambda e: s.target if e == s.value else e)
     made = replace(scop, statements={**scop.statements, user: new})
     flow = flow_of(made, s.array)
+    if flow is None:
+        return scop
     sources = {writer for writer, reader in flow if reader == user}
     if sources != {s.name}:
         return scop

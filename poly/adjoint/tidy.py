@@ -77,6 +77,8 @@ def _array(scop: Scop, array: str) -> Scop:
     if not any(a.write for a in chosen):
         return scop
     flow = flow_of(scop, array)
+    if flow is None:
+        return scop
     statements = dict(scop.statements)
     if scop.arrays[array].kind == "local":
         for s in scop.statements.values():

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from gradient_check import in_order
+from sweeps import random_case
 
 from polyc import dims, empty, exp, f64, grid, op, zeros
 from polyc.emit.targets import get
+from polyc.poly.adjoint.joint import adjoint
 from polyc.poly.expr import Load
+from polyc.poly.quota import quota
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.text import print_expr
 from polyc.scheduler.strategies.auto import automatic
@@ -179,3 +182,10 @@ def test_only_first_values_move() -> None:
     """An array that gets zeros in the middle of the program keeps them there."""
     x, d = np.random.default_rng(5).standard_normal((2, 7))
     np.testing.assert_allclose(zeroed_again.grad()(x, d), d * (3 * x * x + 2 * x))
+
+
+def test_flow_that_takes_isl_too_long_leaves_the_program() -> None:
+    """Random program 121 writes elements that data decide about: isl's search for their readers did not end."""
+    _, scop, _, _ = random_case(121)
+    with quota(20_000_000):
+        assert adjoint(scop).scop.statements
