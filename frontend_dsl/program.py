@@ -30,6 +30,10 @@ def finish(
 ) -> Scop:
     """The Scop of everything the builder collected. Raises `DslError` for a subscript out of bounds."""
     count_inductions(builder, fast_math)
+    if any(loop.step > 1 for loop in loops_of(builder.root)):
+        from .rerolling import roll_up  # (seldom needed)
+
+        roll_up(builder)
     straighten(builder)
     separate_places(builder)
     records = list(records_of(builder.root))
