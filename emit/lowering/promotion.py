@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from math import prod
 
 import islpy as isl
 
@@ -22,10 +23,11 @@ from polyc.poly.forms.affine import NotAffine, to_pw_aff
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import LoopKind, Member, Promote, time_maps
+from polyc.poly.tree import LoopKind, Member, Promote, loops_below, time_maps
 
 FIRST_ACCESS_QUOTA = 200_000  # isl operations to find out which elements need no copy in
 UNROLL_LIMIT = 32  # copies of a short innermost loop that are written out
+SHARED_COPY = 1 << 14  # elements of a buffer from which threads share its copy: some microseconds of one
 
 Layout = tuple[tuple[int, int, int], ...]
 
@@ -149,10 +151,10 @@ def plan_promotion(
     near = _contiguous(array.shape)
     if node.copy_in:
         needed = _join(read_first(scop, node, prefix, active, reads), may if node.copy_out else None)
-        result.copy_in = _copy(result, needed, True, node, near)
+        result.copy_in = _copy(result, needed, True, node, near, outer)
     if node.copy_out:
         # What was not copied in and may be unset stays here: legality saw to it that nobody needs it.
-        result.copy_out = _copy(result, writes if node.copy_in else sure, False, node, near)
+        result.copy_out = _copy(result, writes if node.copy_in else sure, False, node, near, outer)
     return result
 
 
@@ -287,7 +289,9 @@ def _laid_out_size(extent: Expr, div: int, mod: int) -> Expr:
     return Binary("//", Binary("+", extent, const_int(div - 1), extent.dtype), const_int(div), extent.dtype)
 
 
-def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote, near: int) -> Copy | None:
+def _copy(
+    p: Promotion, moved: isl.Map | None, fill: bool, node: Promote, near: int, outer: tuple[Member, ...]
+) -> Copy | None:  # fmt: skip
     if moved is None or moved.is_empty():
         return None
     name = f"{node.buffer}_{'in' if fill else 'out'}_{p.number}"
@@ -297,10 +301,11 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote, near: 
     index = p.buffer_index(copied_element(extension.get_space().range(), p), to_prefix)
     lanes = _lane_dimension(p, node, fill, near)
     order = [k for k in range(len(index)) if k != lanes] + ([] if lanes is None else [lanes])
+    shared = _shared_dimension(p, order[:-1], node, outer)
     loops = []
     for k in order:
         label = f"{node.buffer}.{'in' if fill else 'out'}{k}"
-        kind: LoopKind = "vector" if k == lanes else _copy_kind(p, k, node)
+        kind: LoopKind = "vector" if k == lanes else "parallel" if k == shared else _copy_kind(p, k, node)
         loops.append((Member(label, {name: index[k]}, kind), index[k]))
     return Copy(name, p.number, fill, p.buffer.dtype, extension, p.depth, tuple(loops))
 
@@ -329,6 +334,17 @@ def _copy_kind(p: Promotion, k: int, node: Promote) -> LoopKind:
     size = p.buffer.shape[k]
     short = isinstance(size, Const) and size.value <= UNROLL_LIMIT
     return "unroll" if short and (node.space == "register" or k == len(p.layout) - 1) else "serial"
+
+
+def _shared_dimension(p: Promotion, order: list[int], node: Promote, outer: tuple[Member, ...]) -> int | None:
+    """The buffer dimension whose copy loop the threads share: the outermost that is no single iteration, of a large
+    buffer that is filled or emptied while they wait."""
+    if node.space != "heap" or any(m.kind == "parallel" for m in outer):
+        return None
+    sizes = [int(e.value) if isinstance(e, Const) else SHARED_COPY for e in p.buffer.shape]
+    if prod(sizes) < SHARED_COPY or all(m.kind != "parallel" for m in loops_below(node.child)):
+        return None
+    return next((k for k in order if sizes[k] > 1), None)
 
 
 def prefix_of(space: isl.Space, depth: int) -> isl.PwMultiAff:

@@ -19,6 +19,8 @@ LEAST_SHARE = (
     0.75  # of the operations inside a serial loop: below it, what lies in the other core's cache costs the gain
 )
 EVEN = 0.02  # share of the time below which the outer loop is taken
+PASSED = 16.0  # scalar operations of a contraction while a byte passes from core to core: what one has written and
+# others have read is written again. 6 within a chiplet, 31 between two (`python -m benchmarks.between_cores`, Zen 5)
 
 
 def balance(trips: int, threads: int) -> float:
@@ -26,19 +28,23 @@ def balance(trips: int, threads: int) -> float:
     return trips / (-(-trips // threads) * threads)
 
 
-def shared_loop(trips: Sequence[int | None], operations: float | None, threads: int) -> int | None:
+def shared_loop(
+    trips: Sequence[int | None], operations: float | None, threads: int, passed: Sequence[float] = ()
+) -> int | None:
     """The loop to share, of nested ones that are all parallel, outermost first; None: better none.
 
     Args:
         trips: iterations of each loop; None when they depend on sizes (taken as many).
         operations: scalar operations of the whole nest; None when they depend on sizes (taken as many).
         threads: how many share the work.
+        passed: bytes that pass between the threads when they share that loop (none: 0 for all).
     """
     best: int | None = None
     least, entries = 1.0, 1
     for k, n in enumerate(trips):
         time = 1.0 / (threads * (1.0 if n is None else balance(n, threads)))
-        time += 0.0 if operations is None else entries * ENTRY / max(operations, 1.0)
+        between = passed[k] * PASSED / threads if passed else 0.0
+        time += 0.0 if operations is None else (entries * ENTRY + between) / max(operations, 1.0)
         if time < least - EVEN:
             best, least = k, time
         if n is None:

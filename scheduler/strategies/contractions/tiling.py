@@ -39,12 +39,13 @@ def tiled_product(scop: Scop, group: Group, plan: TilePlan, target: Target, thre
     """The program of a contraction that stands alone."""
     tiling = Tiling(scop, group, plan, target)
     outer, trips, block = tiling.outer(threads)
-    shared = shared_loop(trips, tiling.operations(), threads) if threads > 1 else None
-    if shared is not None:
-        outer[shared] = Part(*outer[shared].place, "parallel")
     batch = bool(group.contraction.batch)
     panels = next(k for k, p in enumerate(outer) if p.loop == plan.columns)
     once = plan.pack and tiling.row_block(threads) is None and tiling.panel_bytes() <= target.l2 // ONCE_SHARE
+    passed = tiling.passed(outer, copied=plan.pack and not (batch or once))
+    shared = shared_loop(trips, tiling.operations(), threads, passed) if threads > 1 else None
+    if shared is not None:
+        outer[shared] = Part(*outer[shared].place, "parallel")
     kept = tiling.register_tiles(outer[-1].place)
     if plan.pack and (batch or once):  # a panel at a time, which stays near while the rows pass by
         kept.append(tiling.packed_panel("local", at=outer[panels].place))
@@ -123,6 +124,18 @@ class Tiling:
         still = set().union(*(variables(e) for e in plan.other.load.index))
         beside = [variables(e) for e in plan.panel.load.index if set(c.inner) & set(variables(e))]
         return [b for b in plan.contraction.batch if b not in still and any(b in names for names in beside)]
+
+    def passed(self, outer: Sequence[Part], copied: bool) -> list[float]:
+        """Bytes of operands that are made in this kernel and read by all threads, when they share each of the loops: by
+        a nest before, or (`copied`) as packed panels. Each core has read what the other ones write in the next run."""
+        made = {s.array for s in self.scop.statements.values()}
+        loads = [(self.plan.panel.load, copied), (self.plan.other.load, False)]
+        sizes = [
+            (set().union(*(variables(e) for e in load.index)), array_bytes(self.scop, load) or 0)
+            for load, copy in loads
+            if copy or load.array in made
+        ]
+        return [float(sum(size for moves, size in sizes if p.loop not in moves)) for p in outer]
 
     def _trips(self, part: Part, block: int | None) -> int | None:
         """Iterations of a loop outside of a tile; None where sizes decide."""
