@@ -23,6 +23,7 @@ STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one afte
 NEAR = 4  # a gather with at most this stride uses most of each cache line
 LATENCY = 2.0
 HORIZONTAL = 5.0  # combining the lanes of a reduction
+NEIGHBOURS = 2  # iterations side by side in an aligned tile, as in every vector
 PAIRS = ("dot_pairs", "widen_pairs", "dot_bytes", "dot_bf16", "pack_bf16")  # about one instruction each
 CALL = 12.0  # scalar operations of an elementary function
 SIMPLE = 0.5  # scalar operations of one of arithmetic
@@ -177,11 +178,14 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
 
 
 def diagonal(scop: Scop, member: Member, stmts: Iterable[str]) -> bool:
-    """Whether the loop moves several subscripts of one access: no vector access has such elements."""
+    """Whether neighbouring iterations move several subscripts of one access: no vector access has such elements.
+
+    (In panels, `[g // 16, k, g % 16]`, they move the last one alone.)
+    """
     for s in (scop.statements[name] for name in stmts):
         it = iterator(s, member.schedule[s.name])
         seen = (s.target, *_asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))[1])
-        if it is not None and any(sum(it in variables(e) for e in load.index) > 1 for load in seen):
+        if it is not None and any(sum(slope(e, it, NEIGHBOURS) != 0 for e in load.index) > 1 for load in seen):
             return True
     return False
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from back_ends import NATIVE, interpret, native
 
-from polyc import dims, f32, inout, op
+from polyc import dims, empty, f32, inout, op
 from polyc.emit import targets
 from polyc.poly.errors import ScheduleError
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.tree import loops_below
+from polyc.scheduler.cost.vector_loops import diagonal as is_diagonal
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
 
@@ -208,3 +209,18 @@ def test_sums_of_several_summands_are_reductions_where_they_may_be_reassociated(
     s = scheduled(long_sum, 200)
     for got in (interpret(s.scop, s.tree, [a, b, t]), *(native(s.scop, s.tree, [a, b, t], x) for x in NATIVE)):
         np.testing.assert_allclose(got[0], exact, rtol=1e-5)
+
+
+def test_panels_are_no_diagonals() -> None:
+    """Two subscripts of a panel hold the loop over its elements, and one of them moves along a vector."""
+
+    @op
+    def scaled(W: f32[4, 16], X: f32[64]) -> f32[64]:
+        Y = empty(64, f32)
+        for g in range(64):
+            Y[g] = X[g] * W[g // 16, g % 16]
+        return Y
+
+    for operator, found in ((scaled, False), (diagonal, True)):
+        tree = operator.scop().schedule().tree
+        assert any(is_diagonal(operator.scop(), m, m.schedule) for m in loops_below(tree)) is found
