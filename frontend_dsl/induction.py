@@ -183,7 +183,7 @@ class _Walk:
         for depth, (block, count) in enumerate(position.path):
             for item in block.items[:count]:
                 self._add(times, self._all(item))
-            if depth + 1 < len(position.path):
+            if len(self.start.loops) <= depth < len(position.path) - 1:  # (loops around the start begin anew)
                 loop = block.items[count]
                 assert isinstance(loop, Loop)
                 body = self._all_of(loop.body)
