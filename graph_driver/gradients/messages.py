@@ -63,7 +63,11 @@ def all_reduce(b: Builder, node: Node, grads: Gradients) -> str:
 
 
 def all_gather(b: Builder, node: Node, grads: Gradients) -> str:
-    """What all ranks have for this one's part, summed."""
+    """What all ranks have for this one's part, summed.
+
+    Raises:
+        ModelError: parts are unequal, and no attribute says which is this rank's.
+    """
     x, y = node.inputs[0], node.outputs[0]
     axis, g = int(node.attrs["axis"]), _come(b, grads, y)
     counts = counts_of("AllGather", b.shape(x), node.attrs)
@@ -78,7 +82,11 @@ def all_gather(b: Builder, node: Node, grads: Gradients) -> str:
 
 
 def reduce_scatter(b: Builder, node: Node, grads: Gradients) -> str:
-    """Each element of X went into the part of one rank: its gradient."""
+    """Each element of X went into the part of one rank: its gradient.
+
+    Raises:
+        ModelError: it is not a sum.
+    """
     if (node.attrs.get("reduce") or "sum") != "sum":
         raise ModelError(f"ReduceScatter '{node.name}' has a gradient as a sum only")
     axis, counts = int(node.attrs["axis"]), counts_of("ReduceScatter", b.shape(node.inputs[0]), node.attrs)
@@ -93,7 +101,11 @@ def all_to_all(b: Builder, node: Node, grads: Gradients) -> str:
 
 
 def broadcast(b: Builder, node: Node, grads: Gradients) -> str:
-    """The sum of all gradients for the root's X; nothing for the others'."""
+    """The sum of all gradients for the root's X; nothing for the others'.
+
+    Raises:
+        ModelError: no attribute says which rank this is.
+    """
     if node.attrs.get("rank") is None:
         raise ModelError(f"Broadcast '{node.name}' has a gradient if its attribute `rank` says whose")
     total = _message(b, "AllReduce", _come(b, grads, node.outputs[0]), node, reduce="sum")
@@ -115,7 +127,11 @@ def receive(b: Builder, node: Node, grads: Gradients) -> None:
 
 
 def exchange(b: Builder, node: Node, grads: Gradients) -> str:
-    """What all ranks have read of each part, summed: each gradient in its place among zeros, reduced and scattered."""
+    """What all ranks have read of each part, summed: each gradient in its place among zeros, reduced and scattered.
+
+    Raises:
+        ModelError: the parts do not touch along one axis.
+    """
     x, y = node.inputs[0], node.outputs[0]
     ranks, rank = list(node.attrs["ranks"]), b.rank(x)
     have = [box_of(node.attrs["have"], rank, k) for k in range(len(ranks))]

@@ -80,7 +80,11 @@ class PipelineStep:
     @cached_property
     def crossings(self) -> dict[str, list[Crossing]]:
         """What is sent for each micro-batch, by phase: behind the part that makes it, or, of what was kept, behind the
-        backward part."""
+        backward part.
+
+        Raises:
+            ArgumentError: a later stage needs what the backward part of an earlier one makes.
+        """
         found: dict[str, list[Crossing]] = {p: [] for p in PHASES}
         read, count = readers(self.graph), 0
         for name, made in self.batches.maker.items():

@@ -25,12 +25,14 @@ class Making:
         self.count = 0
 
     def constant(self, stem: str, value: Any, dtype: DType) -> str:
+        """A new constant of this type; its name."""
         name = self.graph.fresh(stem)
         stored = np.ascontiguousarray(np.asarray(value).astype(dtype.np))
         self.graph.tensors[name] = Tensor(name, dtype, stored.shape, stored)
         return name
 
     def tensor(self, stem: str, dtype: DType, shape: tuple[int, ...]) -> str:
+        """A new tensor that a node will make; its name."""
         name = self.graph.fresh(stem)
         self.graph.tensors[name] = Tensor(name, dtype, shape)
         return name

@@ -17,6 +17,7 @@ NEAR_BYTES = 16 * 1024  # what the statements of one block of a GPU may hand on 
 HANDED_ON = 2048  # bytes at a time: of fewer, loads wait for the stores that they come right after (measured)
 MOST_STATEMENTS = 32  # of joined nests, which bounds the time to check them
 
+COLUMNS = 48  # of a block, where a schedule by hand does not say
 COLUMNS_SHARE = 3 / 4  # of L2 that a block's columns and those of its steps fill
 MOST_COLUMNS = 64  # of a block: more would save no more, and the block's own columns run on one thread
 LEAST_COLUMN_BLOCKS = 4  # that are worth it

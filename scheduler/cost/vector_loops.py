@@ -34,6 +34,7 @@ DISTRIBUTION_GAIN = 0.7  # and what is cut into several nests for it
 AROUND_GAIN = 0.7  # and one with loops inside it
 SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
 EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
+REMEMBERED = 1 << 14  # answers about accesses and loop times: more than one program asks for
 LEAST_STRIP = 64  # iterations: of fewer, starting loops would take longer than what they gain
 MOST_APART = 24  # statements of a loop that is taken apart, which bounds the time to look at them
 SHORT_ROWS = 4  # of rows that are this many vectors or fewer, one lane for each row is better
@@ -69,7 +70,7 @@ def iterator(stmt: Statement, pa: isl.PwAff) -> str | None:
     return None if position is None else stmt.iters[position]
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(REMEMBERED)
 def _followed(pa: isl.PwAff) -> int | None:
     if pa.n_piece() != 1:
         return None
@@ -83,7 +84,7 @@ def mover(stmt: Statement, pa: isl.PwAff) -> str | None:
     return None if position is None else stmt.iters[position]
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(REMEMBERED)
 def _moved(pa: isl.PwAff) -> int | None:
     if pa.n_piece() != 1:
         return None
@@ -156,7 +157,7 @@ def _asked(exprs: tuple[Expr, ...]) -> tuple[float, tuple[Load, ...]]:
     return sum(operations(e) for e in exprs), tuple(dict.fromkeys(load for e in exprs for load in loads(e)))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(REMEMBERED)
 def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     """Cost per iteration of one access in a loop over `name` run in `lanes` lanes."""
     slopes = [slope(e, name, lanes) for e in load.index]

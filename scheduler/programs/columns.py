@@ -15,10 +15,9 @@ from functools import partial
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.tree import Sequence
+from polyc.scheduler.cost.cache_blocks import COLUMNS
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import locate
-
-COLUMNS = 48  # of a block, where a schedule by hand does not say
 
 
 def block_columns(s: Schedule, outer: str, column: str, size: int = COLUMNS, parallel: bool = False) -> Schedule:

@@ -119,6 +119,8 @@ def test_the_other_options_have_their_effect(where: str, tmp_path: Path) -> None
         "quantised-convolutions",
         "bf16-pairs",
         "weight-panels",
+        "byte-images",
+        "byte-products",
     }
     half = compiled(where, replace(options, dtype="f16", keep_f32=["Softmax"]), tmp_path)
     assert any(p.startswith("precision") for p in half.passes)
@@ -171,19 +173,15 @@ def test_options_that_contradict_each_other_are_one_line(options: dict[str, Any]
 # ---- one list of passes ----
 
 
+OF_PAIRS = {  # of machines that multiply bytes, or pairs, in one instruction
+    "integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "weight-panels", "byte-images",
+    "byte-products",
+}  # fmt: skip
 MISSING = {  # what each back end does without
     "cpu": set(),
-    "c": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "weight-panels"},
-    "gpu": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "weight-panels", "external"},
-    "c99": {
-        "integer-pairs",
-        "quantised-convolutions",
-        "reciprocals",
-        "bf16-pairs",
-        "weight-panels",
-        "external",
-        "winograd",
-    },
+    "c": OF_PAIRS,
+    "gpu": OF_PAIRS | {"external"},
+    "c99": OF_PAIRS | {"external", "winograd"},
     "symbolic": set(),
 }
 
