@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
 
 OPERATOR_STAGES = ("scop", "deps", "schedule", "program", "loops", "c", "llvm", "asm", "cuda", "opencl")
-MODEL_STAGES = ("graph", "whole", "memory", "plan", *OPERATOR_STAGES)
+MODEL_STAGES = ("graph", "stats", "whole", "memory", "plan", *OPERATOR_STAGES)
 
 
 class Stages:

@@ -18,6 +18,7 @@ from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
 from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
+from polyc.graph_driver.explaining.counted import statistics, statistics_table
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.rearranging import Rearranged
@@ -90,6 +91,8 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     if stage == "whole":
         return [("", str(whole(path, options).scop))]
     platform = _platform(options, stage)
+    if stage == "stats":
+        return [("", statistics_of(path, options, platform))]
     graph, records = optimised(path, options, platform)
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
@@ -100,6 +103,17 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     assert stage in operator_stages()
     with use.tuned(options.tuned):
         return [(t, _kernel_stage(g, stage, platform)) for t, g in _chosen(groups, kernel)]
+
+
+def statistics_of(path: Path, options: CompileOptions, platform: Platform) -> str:
+    """Nodes, kernels, flops and bytes of the model as it was given, node by node, and as it is compiled."""
+    rows = []
+    as_given = replace(options, passes=(), dtype=None, keep_f32=(), fuse=False, layouts="as_given")
+    for stage, chosen in (("as given, node by node", as_given), ("as compiled", options)):
+        graph, _ = optimised(path, chosen, platform)
+        groups, _ = formed_of(graph, platform, chosen)
+        rows.append(statistics(stage, len(graph.nodes), groups))
+    return statistics_table(rows)
 
 
 def document_of_model(path: Path, options: CompileOptions, measure: bool = False) -> dict[str, Any]:

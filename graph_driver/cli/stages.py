@@ -62,7 +62,7 @@ def inspect_command(arguments: argparse.Namespace) -> int:
                 return _document(arguments, document_of_model(path, options, arguments.measure))
             return _document(arguments, document_of_kernel(path, options, arguments.kernel, arguments.measure))
         stage = arguments.stage or "graph"
-        if arguments.kernel is not None and stage in ("graph", "memory", "plan"):
+        if arguments.kernel is not None and stage in ("graph", "stats", "whole", "memory", "plan"):
             raise UsageError(f"--kernel goes with a stage of kernels (scop, schedule, ...) or --html, not with {stage}")
         parts = model_stage(path, stage, options, arguments.kernel)
     text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.explaining.counted import counted_work
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.decisions import Overwriting
 from polyc.graph_driver.graph.ir import Graph
@@ -13,7 +14,6 @@ from polyc.graph_driver.html.layers import drawn
 from polyc.graph_driver.memory import aligned
 from polyc.graph_driver.passes.precision import is_added_cast
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
-from polyc.poly.errors import PolycError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.fusion.joined import Group
@@ -136,25 +136,9 @@ def _kernels(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], dict[str, i
             continue
         if g.key not in number:
             number[g.key] = len(kernels)
-            kernels.append({"label": g.label, "first": g.nodes[0].name, "uses": 0, **_work(g)})
+            kernels.append({"label": g.label, "first": g.nodes[0].name, "uses": 0, **counted_work(g)})
         kernels[number[g.key]]["uses"] += 1
     return kernels, number
-
-
-def _work(g: Group) -> dict[str, Any]:
-    """Exact numbers where they can be counted; None where they depend on data."""
-    from polyc.scheduler.schedule import Schedule
-
-    assert g.scop is not None
-    schedule = Schedule.start(g.scop)
-    found: dict[str, Any] = {"statements": len(g.scop.statements)}
-    for what in ("flops", "bytes", "traffic"):
-        try:
-            formula = schedule.count(what)
-            found[what] = formula(dict.fromkeys(formula.names, 1)) if not formula.names else None
-        except PolycError:
-            found[what] = None
-    return found
 
 
 # ---- the graph ---------------------------------------------------------------------------------
