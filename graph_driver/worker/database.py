@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -101,15 +102,25 @@ def folder() -> Path:
 
 
 def find(key: str) -> Record | None:
-    """The record of a kernel; None when there is none that can be read."""
+    """The record of a kernel; None when there is none that can be read. One that is damaged is warned of."""
+    path = folder() / f"{key}.json"
     try:
-        whole = json.loads((folder() / f"{key}.json").read_text(encoding="utf-8"))
-        record = whole["record"]
-        if (whole["format"], whole["version"], whole["checksum"]) != (FORMAT, VERSION, _checksum(record)):
-            return None
-        return Record.from_data(record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        text = path.read_bytes()
+    except OSError:
         return None
+    try:
+        whole = json.loads(text)
+        record, kind = whole["record"], (whole["format"], whole["version"])
+        if kind != (FORMAT, VERSION):
+            return None  # of another version of polyc
+        if whole["checksum"] == _checksum(record):
+            return Record.from_data(record)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    warnings.warn(
+        f"the tuning record {path} is damaged and is not used; polyc tune makes it again", RuntimeWarning, stacklevel=2
+    )
+    return None
 
 
 def store(key: str, record: Record) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -68,10 +70,13 @@ def test_a_damaged_record_is_none_and_is_rebuilt(own_cache: Path, damage: str) -
         "other format": text.replace('"version": 1', '"version": 7').encode(),
         "list": b"[1, 2]", "empty": b"", "binary": bytes(range(256)),
     }[damage])  # fmt: skip
-    assert database.find(path.stem) is None
-    with use.tuned(True):
+    told = contextlib.nullcontext() if damage == "other format" else pytest.warns(RuntimeWarning, match="is damaged")
+    with told:
+        assert database.find(path.stem) is None
+    with warnings.catch_warnings(), use.tuned(True):
+        warnings.simplefilter("ignore")
         assert use.schedule_for(SCOP, HOST, 1) is None  # and nothing fails
-    tune_kernel(SCOP, HOST, 1, 3, attempt=made_up(1.5))
+        tune_kernel(SCOP, HOST, 1, 3, attempt=made_up(1.5))
     assert database.find(path.stem) is not None
 
 
