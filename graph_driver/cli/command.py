@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from polyc.graph_driver import wiring
+from polyc.graph_driver.cli.examples import epilog
 from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, Stages, UsageError, run_registrations
 from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
@@ -43,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     _tune_command(commands)
     _quantize_command(commands)
     _looking_after(commands)
+    for name, command in commands.choices.items():
+        command.epilog = epilog(name)
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
     return root
 
 
