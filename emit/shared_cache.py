@@ -31,6 +31,9 @@ ADDRESS = re.compile(r"(?:(?P<folder>.*?),)?(?P<address>[a-z][a-z0-9+.-]*(?:::[a
 WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory"})
 """Kinds of stores in which an object appears whole. In others it gets its name when it is written."""
 READ_ONLY = frozenset({"http", "https", "github", "zip", "tar"})
+FOLDERS = frozenset({"file", "local"})
+"""Kinds whose `pipe_file(mode="create")` looks and then writes, so that two may create one file; `open` does not."""
+
 SECONDS = 10.0
 """For one answer of the store; after that it is done without."""
 FAILURES = 3
@@ -87,7 +90,7 @@ class Shared:
         self._note = note
         self._failures = 0
         kinds = {files.protocol} if isinstance(files.protocol, str) else set(files.protocol)
-        self._whole = bool(kinds & WHOLE)
+        self._whole, self._folders = bool(kinds & WHOLE), bool(kinds & FOLDERS)
         # Where signatures are asked for, what is not signed is of no use to anybody.
         self.writes = may_write and not kinds & READ_ONLY and (keys.signs or not keys.checks)
         self._claims = self.writes
@@ -132,7 +135,10 @@ class Shared:
             path = self._claim(name)
             self._folder(path)
             try:
-                self.files.pipe_file(path, b"", mode="create")
+                if self._folders:
+                    self.files.open(path, "xb").close()
+                else:
+                    self.files.pipe_file(path, b"", mode="create")
             except FileExistsError:
                 return False
             except (NotImplementedError, ValueError, TypeError):  # this kind of store cannot
@@ -159,7 +165,10 @@ class Shared:
             if (raw := self.get(name)) is not None:
                 return raw
             if self.claim(name):  # whoever had it has given up, or has just stored the entry
-                return self.get(name)
+                raw = self.get(name)
+                if raw is not None:
+                    self.release(name)
+                return raw
             time.sleep(AGAIN)
         return None
 

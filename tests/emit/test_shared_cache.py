@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,33 @@ def test_processes_at_the_same_time_build_nothing_twice(tmp_path: Path) -> None:
     assert [p.wait(60) for p in running] == [0] * 4
     built = Counter(line.split()[1] for line in log.read_text().splitlines())
     assert len(built) == 12 and set(built.values()) == {1}
+
+
+def test_one_of_many_has_the_claim(machines: Machines) -> None:
+    """All at once, many times: what looks whether a file is there and then writes it has two owners now and then."""
+    machines.be("one")
+    store = cache.shared()
+    assert store is not None
+    with ThreadPoolExecutor(8) as pool:
+        for k in range(200):
+            start = threading.Barrier(8)
+
+            def claimed(name: str, start: threading.Barrier = start) -> bool:
+                start.wait()
+                return store.claim(name)
+
+            assert sum(pool.map(claimed, [f"k{k}.o"] * 8)) == 1
+
+
+def test_who_waits_leaves_no_claim(machines: Machines) -> None:
+    key = cache.make_key("k")
+    machines.be("one")
+    store = cache.shared()
+    assert store is not None
+    cache.cached(key, lambda: b"code")
+    (name,) = store.names()
+    assert store.wait(name) is not None
+    assert store.claim(name)
 
 
 def test_http_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
