@@ -23,6 +23,8 @@ from polyc.poly.records import dataclass
 COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",
     "polyc.graph_driver.worker.compile_operator", "polyc.graph_driver.worker.tuned",
+    "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips",
+    "polyc.scheduler.transformations.coalescing",
 )  # fmt: skip
 """What compiling a kernel imports."""
 

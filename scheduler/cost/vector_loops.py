@@ -181,14 +181,20 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
 def diagonal(scop: Scop, member: Member, stmts: Iterable[str]) -> bool:
     """Whether neighbouring iterations move several subscripts of one access: no vector access has such elements.
 
-    (In panels, `[g // 16, k, g % 16]`, they move the last one alone.)
+    (In panels, `[g // 16, k, g % 16]`, they move the last one alone. Places that data decide are read one by one in any
+    loop.)
     """
     for s in (scop.statements[name] for name in stmts):
         it = iterator(s, member.schedule[s.name])
         seen = (s.target, *_asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))[1])
-        if it is not None and any(sum(slope(e, it, NEIGHBOURS) != 0 for e in load.index) > 1 for load in seen):
+        if it is not None and any(sum(_moves(e, it) for e in load.index) > 1 for load in seen):
             return True
     return False
+
+
+def _moves(e: Expr, name: str) -> bool:
+    """Whether a subscript that no data decide is another one in neighbouring iterations."""
+    return slope(e, name, NEIGHBOURS) != 0 and not _indirect(e, name)
 
 
 def _indirect(e: Expr, name: str) -> bool:

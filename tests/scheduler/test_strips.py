@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from back_ends import NATIVE, interpret, native
 
-from polyc import dims, empty, f32, inout, op
+from polyc import dims, empty, f32, i32, inout, op
 from polyc.emit import targets
 from polyc.poly.errors import ScheduleError
 from polyc.poly.rewriting.specialise import specialise
@@ -224,3 +224,22 @@ def test_panels_are_no_diagonals() -> None:
     for operator, found in ((scaled, False), (diagonal, True)):
         tree = operator.scop().schedule().tree
         assert any(is_diagonal(operator.scop(), m, m.schedule) for m in loops_below(tree)) is found
+
+
+@op
+def sampled(X: f32[N, N], P: f32[N, 2]) -> f32[N]:
+    Y = empty((N,), f32)
+    for x in range(N):
+        Y[x] = 0.0
+        for i in range(2):
+            for j in range(2):
+                Y[x] += X[i32(P[x, 0]) + i, i32(P[x, 1]) + j]
+    return Y
+
+
+def test_places_that_data_decide_are_no_diagonal() -> None:
+    """They are read one by one in any loop; lanes over two iterations of a sum instead take three times as long."""
+    s = scheduled(sampled, 37)
+    (x,) = [m for m in loops_below(s.tree) if m.name == "x"]
+    assert not is_diagonal(s.scop, x, ["S0", "S1"])
+    assert all(m.kind != "vector" for m in loops_below(s.tree) if m.name in ("i", "j"))

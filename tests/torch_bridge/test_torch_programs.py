@@ -245,11 +245,10 @@ def test_the_page_of_operators_is_written_from_the_table() -> None:
     assert (DOCS / "torch-coverage.md").read_text(encoding="utf-8") == page(), stale
 
 
-def test_recurrent_layers(monkeypatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)  # else Dynamo runs them in eager mode
+def test_recurrent_layers() -> None:
     ours = nn.GRU(4, 4, batch_first=True)
     theirs, x, before = copy.deepcopy(ours), torch.randn(2, 2, 4), len(polyc.torch.compilations())
-    with torch.no_grad():
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):  # else Dynamo runs them in eager mode
         for got, wanted in zip(polyc.torch.compile(ours, strict=True)(x), theirs(x), strict=True):
             same(got, wanted)
     assert len(polyc.torch.compilations()) == before + 1
