@@ -202,7 +202,7 @@ def as_one(steps: Iterable[tuple[str, dict[str, Any]]]) -> Callable[[Schedule], 
 
 def first_loops(node: Node) -> list[str]:
     """The first loop of each part of a subtree (parts without loops give none)."""
-    if isinstance(node, Band):
+    if isinstance(node, Band) and node.members:  # (one without loops may be left where loops have gone)
         return [node.members[0].name]
     return [n for c in node.children() for n in first_loops(c)]
 

@@ -130,6 +130,7 @@ def _arranged(plan: Planner, loop: Member) -> tuple[list[Group], list[Read]]:
     """The groups in an order that the dependences allow, and what is read first for that."""
     graph = _Graph(plan.schedule, loop.name)
     reads = [read for part in graph.parts() if graph.waits(part) for read in graph.old_elements(part)]
+    reads = [(name, read) for name, read in reads if not plan.scop.statements[name].dynamic]
     if reads:
         graph = _Graph(_with_reads(plan.schedule, reads), loop.name)
     groups: list[Group] = []

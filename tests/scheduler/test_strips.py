@@ -16,6 +16,7 @@ from polyc.poly.tree import loops_below
 from polyc.scheduler.cost.vector_loops import diagonal as is_diagonal
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
+from tests.campaign import check_llvm
 
 N, M = dims("N M")
 TARGET = targets.get("x86-64-v4")
@@ -243,3 +244,9 @@ def test_places_that_data_decide_are_no_diagonal() -> None:
     (x,) = [m for m in loops_below(s.tree) if m.name == "x"]
     assert not is_diagonal(s.scop, x, ["S0", "S1"])
     assert all(m.kind != "vector" for m in loops_below(s.tree) if m.name in ("i", "j"))
+
+
+@pytest.mark.parametrize("seed", [406153, 406645])
+def test_programs_of_the_campaign_that_once_failed(seed: int) -> None:
+    """A read that data decide how often; a band whose loops have gone (both ended in an error)."""
+    assert check_llvm(seed)[0] is None
