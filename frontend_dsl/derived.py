@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.poly.adjoint.joint import adjoint
+from polyc.poly.adjoint.joint import adjoint, forward_and_backward
 from polyc.poly.adjoint.tangent import tangent
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.budgets import DERIVATIVE, budget
@@ -29,11 +29,22 @@ from .operator import Operator
 from .reads import Reads
 from .signature import Param, Signature
 
-_MODES: dict[str, Callable[..., Any]] = {"grad": adjoint, "jvp": tangent}
+_MODES: dict[str, Callable[[Scop, Sequence[str] | None], Scop]] = {
+    "grad": lambda scop, wrt: adjoint(scop, wrt).scop,
+    "jvp": lambda scop, wrt: tangent(scop, wrt).scop,
+    "forward": lambda scop, wrt: forward_and_backward(scop, wrt).forward,
+    "backward": lambda scop, wrt: forward_and_backward(scop, wrt).backward,
+}
+_WHAT = {
+    "grad": "The adjoint of {}.", "jvp": "The tangent of {}.",
+    "forward": "{}, and what its adjoint needs of it.",
+    "backward": "The adjoint of {}, given what its forward returns.",
+}  # fmt: skip
 
 
 class Derived(Operator):
-    """The adjoint (`grad`) or the tangent (`jvp`) of an operator with respect to some of its arguments."""
+    """What is derived from an operator with respect to some of its arguments: the adjoint (`grad`), the tangent
+    (`jvp`), or the adjoint in two parts (`forward`, `backward`)."""
 
     has_text = False
 
@@ -42,7 +53,7 @@ class Derived(Operator):
         self.fn = original.fn
         self.name = f"{original.name}_{mode}"
         self.__name__ = self.__qualname__ = self.name
-        self.__doc__ = f"The {'adjoint' if mode == 'grad' else 'tangent'} of {original.usage}."
+        self.__doc__ = _WHAT[mode].format(original.usage)
         self.reassociate, self.fast_math = original.reassociate, original.fast_math
         self._kernels, self._families, self._quick = {}, {}, {}
         self._takes_out = original._takes_out
@@ -54,7 +65,7 @@ class Derived(Operator):
     @property
     def signature(self) -> Signature:
         """The parameters of the original, none of them updated in place, then the adjoints of its results (for
-        `jvp`: the tangents of the arguments).
+        `jvp`: the tangents of the arguments; for `backward`: what `forward` returns stands before the adjoints).
 
         Raises:
             ArgumentError: they are not known before a call, because the original needs constants or takes any rank.
@@ -90,7 +101,7 @@ class Derived(Operator):
         stage = f"{self.name}: deriving the program"
         with budget(stage, DERIVATIVE, "derive a smaller part of it"):
             made = _MODES[self.mode](scop, self._named(scop))
-        return replace(made.scop, name=self.name, origin=origin), reads
+        return replace(made, name=self.name, origin=origin), reads
 
     def _named(self, scop: Scop) -> tuple[str, ...] | None:
         """The arrays to derive by: parameters may be called otherwise in the Scop."""
@@ -181,6 +192,20 @@ def jvp(operator: Operator, wrt: str | Sequence[str] | None = None) -> Operator:
         NotDifferentiable: a name in `wrt` is no floating-point argument (other refusals come up when it is used).
     """
     return _made(operator, "jvp", wrt)
+
+
+def vjp(operator: Operator, wrt: str | Sequence[str] | None = None) -> tuple[Operator, Operator]:
+    """The adjoint of an operator in two parts, so that nothing is computed twice: operators `forward` and `backward`.
+
+    `forward` takes the arguments of the original and returns its results, its arrays updated in place (which it leaves
+    alone), then what `backward` needs of the way there. `backward` takes the arguments, all that `forward` has
+    returned, and the adjoint of each floating-point result; it returns the gradients that `grad` returns.
+
+    Raises:
+        PolycError: `operator` is no operator.
+        NotDifferentiable: a name in `wrt` is no floating-point argument (other refusals come up when it is used).
+    """
+    return _made(operator, "forward", wrt), _made(operator, "backward", wrt)
 
 
 def _made(operator: Operator, mode: str, wrt: str | Sequence[str] | None) -> Operator:

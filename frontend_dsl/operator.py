@@ -215,6 +215,19 @@ class Operator:
 
         return jvp(self, wrt)
 
+    def vjp(self, wrt: str | Sequence[str] | None = None) -> tuple[Operator, Operator]:
+        """The adjoint in two parts, `forward, backward`: what the first has computed is not computed again.
+
+            y, *kept = forward(*arguments)                    # its results, then what the other part needs
+            gradients = backward(*arguments, y, *kept, d_y)   # those of `grad`
+
+        Raises:
+            NotDifferentiable: as `grad`.
+        """
+        from .derived import vjp
+
+        return vjp(self, wrt)
+
     # ---- running ---------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

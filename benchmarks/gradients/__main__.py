@@ -1,13 +1,13 @@
 """`python -m benchmarks --family gradients`: gradients of twelve operators beside PyTorch's backward.
 
-polyc's gradient is one kernel that is given the arguments and the results' adjoints, and runs again what it needs of
-the forward part; PyTorch's backward alone finds that kept by its forward, so `torch both` is shown, too.
+polyc's `backward` (`op.vjp`) finds what its forward part has kept, as PyTorch's does; its `gradient` (`op.grad`) is one
+kernel that is given the arguments and the results' adjoints alone, and runs again what it needs of the forward part.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.dated_page import add_outputs, publish
@@ -42,35 +42,43 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         machine_line(("torch",)),
         "",
         "`python -m benchmarks --family gradients`: milliseconds, least of interleaved rounds (median in brackets),",
-        "f32, contenders in processes of their own. polyc's gradient is one kernel that runs again what it needs of",
-        "the forward part; PyTorch's backward uses what its forward has kept. *per flop*: time of the gradient over",
-        "that of polyc's forward, each by the operations that it executes. Ratios above 1: polyc is faster.",
-        "In both processes malloc keeps what is freed.",
+        "f32, contenders in processes of their own. *keeping*: the forward part that keeps what *backward* needs",
+        "(`op.vjp`); *gradient*: one kernel that runs it again (`op.grad`). PyTorch's backward uses what its forward",
+        "has kept. *per flop*: time of the gradient over that of polyc's forward, each by the operations that it",
+        "executes. Ratios of PyTorch's time to polyc's, above 1 polyc is faster: backward to *backward*; both parts",
+        "to *keeping* and *backward*; backward to *gradient*. In both processes malloc keeps what is freed.",
         "",
     ]
     for threads in sorted({r["threads"] for r in rows}):
         here = [r for r in rows if r["threads"] == threads]
         lines += [
             f"## {threads} thread{'s' if threads > 1 else ''}", "",
-            "| operator | forward | gradient | per flop | torch backward | torch both | backward | both |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
+            f"| operator | {' | '.join((*COLUMNS[:4], 'per flop', *COLUMNS[4:], *RATIOS))} |",
+            f"|---{'|---:' * (len(COLUMNS) + 1 + len(RATIOS))}|",
         ]  # fmt: skip
         lines += [_line(r) for r in here]
-        for key in ("torch backward", "torch both"):
-            lines.append("")
-            lines.append(f"{key} / gradient: geometric mean {geometric_mean([_ratio(r, key) for r in here]):.2f}")
+        for name, ratio in RATIOS.items():
+            lines += ["", f"{name}: geometric mean {geometric_mean([ratio(r) for r in here]):.2f}"]
         lines.append("")
     return "\n".join(lines)
 
 
-def _line(row: dict[str, Any]) -> str:
-    def shown(key: str) -> str:
-        least, median = row["ms"][key]
-        return f"{least:.3f} ({median:.3f})"
+def _least(row: dict[str, Any], *keys: str) -> float:
+    return float(sum(row["ms"][key][0] for key in keys))
 
-    backward, both = (f"{_ratio(row, f'torch {key}'):.2f}" for key in ("backward", "both"))
-    cells = [row["operator"], shown("forward"), shown("gradient"), f"{per_flop(row):.2f}", shown("torch backward"),
-             shown("torch both"), backward, both]  # fmt: skip
+
+COLUMNS = ("forward", "keeping", "backward", "gradient", "torch backward", "torch both")
+RATIOS: dict[str, Callable[[dict[str, Any]], float]] = {
+    "backward ratio": lambda r: _least(r, "torch backward") / _least(r, "backward"),
+    "both ratio": lambda r: _least(r, "torch both") / _least(r, "keeping", "backward"),
+    "gradient ratio": lambda r: _least(r, "torch backward") / _least(r, "gradient"),
+}
+
+
+def _line(row: dict[str, Any]) -> str:
+    times = ["{:.3f} ({:.3f})".format(*row["ms"][key]) for key in COLUMNS]
+    ratios = [f"{ratio(row):.2f}" for ratio in RATIOS.values()]
+    cells = [row["operator"], *times[:4], f"{per_flop(row):.2f}", *times[4:], *ratios]
     return f"| {' | '.join(cells)} |"
 
 
@@ -78,10 +86,6 @@ def per_flop(row: dict[str, Any]) -> float:
     """Time of the gradient for each executed operation over that of the forward part."""
     ms, flops = row["ms"], row["flops"]
     return float(ms["gradient"][0] / flops["gradient"] * flops["forward"] / ms["forward"][0])
-
-
-def _ratio(row: dict[str, Any], key: str) -> float:
-    return float(row["ms"][key][0] / row["ms"]["gradient"][0])
 
 
 if __name__ == "__main__":

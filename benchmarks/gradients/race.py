@@ -39,7 +39,7 @@ def race(name: str, threads: int, rounds: int) -> dict[str, Any]:
         ends.append(ours)
     row: dict[str, Any] = {"operator": name, "threads": threads}
     ready = [end.recv() for end in ends]
-    row |= ready[0]["flops"]
+    row["flops"] = ready[0]["flops"]
     row["difference"] = _difference(ready[0]["gradients"], ready[1]["gradients"])
     measured: Times = {}
     for _ in range(rounds):
@@ -93,15 +93,24 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def polyc_side(end: Any, name: str, threads: int) -> None:
-    """polyc's process: the kernels of the operator and of its gradient."""
+    """polyc's process: the kernels of the operator, of its gradient, and of both parts of its gradient."""
     subject = SUBJECTS[name]
     operator, args = subject.make(), subject.arguments()
-    backward = operator.grad()
-    forward, gradient = operator.compile(threads=threads), backward.compile(threads=threads)
+    alone = operator.grad()
+    forward, gradient = operator.compile(threads=threads), alone.compile(threads=threads)
+    keeping, backward = (part.compile(threads=threads) for part in operator.vjp())
     given = _given([y.shape for y in _tuple(forward(*args))])
-    flops = {"flops": {n: _flops(o) for n, o in (("forward", operator), ("gradient", backward))}}
-    ready = {"flops": flops, "gradients": [np.asarray(g) for g in _tuple(gradient(*args, *given))]}
-    _answer(end, ready, {"forward": lambda: forward(*args), "gradient": lambda: gradient(*args, *given)})
+    kept = _tuple(keeping(*args))
+    found = [
+        [np.asarray(g) for g in _tuple(made)] for made in (gradient(*args, *given), backward(*args, *kept, *given))
+    ]
+    if _difference(*found) > TOLERANCE:
+        raise RuntimeError(f"{name}: the gradient in two parts differs from that in one by {_difference(*found):.1e}")
+    flops = {"flops": {n: _flops(o) for n, o in (("forward", operator), ("gradient", alone))}}
+    _answer(end, {**flops, "gradients": found[0]}, {
+        "forward": lambda: forward(*args), "gradient": lambda: gradient(*args, *given),
+        "keeping": lambda: keeping(*args), "backward": lambda: backward(*args, *kept, *given),
+    })  # fmt: skip
 
 
 def _flops(operator: Any) -> int:

@@ -108,7 +108,7 @@ class ControlNode:
         outputs = body.plan.outputs[len(states) :]
         rows: list[list[np.ndarray]] = [[] for _ in outputs]
         for step in range(moved[0].shape[0]):
-            made = _run(body, (*states, *(np.ascontiguousarray(m[step]) for m in moved)), captures)
+            made = _run(body, (*states, *(np.asarray(m[step], order="C") for m in moved)), captures)
             states = made[: len(states)]
             for row, element in zip(rows, made[len(states) :], strict=True):
                 row.append(element)

@@ -126,7 +126,16 @@ class Builder:
 
     def zeros(self, like: str) -> str:
         """Zeros of the type and shape of a tensor."""
-        return self.constant(np.broadcast_to(np.zeros((), self.dtype(like).np), self.shape(like)))
+        return self.zeros_of(self.graph.tensors[like])
+
+    def zeros_of(self, tensor: Tensor) -> str:
+        """Zeros of the type and shape of a tensor of any graph."""
+        assert tensor.dtype is not None
+        return self.constant(np.broadcast_to(np.zeros((), tensor.dtype.np), tensor.shape or ()))
+
+    def copied(self, x: str) -> str:
+        """The same elements under another name."""
+        return self.op("Identity", x)
 
     def add(self, a: str, b: str) -> str:
         """`a + b`."""

@@ -11,10 +11,11 @@ from polyc.graph_driver.gradients.builder import Builder
 from polyc.graph_driver.gradients.derived import derived
 from polyc.graph_driver.gradients.messages import is_message
 from polyc.graph_driver.gradients.registry import FLAT, Gradients, rule_of
+from polyc.graph_driver.graph.control import is_control
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.poly.errors import ModelError
 
-RULES = ("pointwise", "products", "reductions", "normalising", "pooling", "movement", "messages")
+RULES = ("pointwise", "products", "reductions", "normalising", "pooling", "movement", "messages", "control")
 for _module in RULES:
     import_module(f"polyc.graph_driver.gradients.{_module}")
 
@@ -46,7 +47,7 @@ def add_gradients(
         if not any(g is not None for g in grads) and not is_message(graph, node):
             continue
         builder.stem = f"gradient.{node.name}"
-        for name, g in zip(node.inputs, gradients_of(builder, node, grads), strict=True):
+        for name, g in zip((*node.inputs, *node.captures), gradients_of(builder, node, grads), strict=True):
             if g is not None and name in moving:
                 found.setdefault(name, []).append(g)
         if made_for is not None:
@@ -76,11 +77,17 @@ def _total(b: Builder, found: dict[str, list[str]], name: str) -> str | None:
 
 
 def gradients_of(b: Builder, node: Node, grads: Gradients) -> Gradients:
-    """Gradients of a node's inputs: by its rule, or derived from its loops where it has none.
+    """Gradients of a node's inputs, then of what its bodies capture: by its rule, or derived from its loops where it
+    has none.
 
     Raises:
-        ModelError: it has no derivative; the line names the node.
+        ModelError: it has no derivative, or what it reads has a shape that only a run tells; the line names the node.
     """
+    for name in node.inputs:
+        if name in b.moving and not b.graph.tensors[name].static and not is_control(node):
+            raise ModelError(
+                f"{node.kind} '{node.name}' has no derivative: the shape of '{name}' is only known at run time"
+            )
     rule = None if _derive_all.get() else rule_of(node.kind)
     answer = None if rule is None else rule(b, node, grads)
     return derived(b, node, grads) if answer is None else answer

@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 
+from polyc.graph_driver.graph.control import KINDS
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.graph.subgraphs import captured
 from polyc.graph_driver.importing.unrolling import body_of
@@ -19,7 +20,7 @@ from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
-KINDS = ("If", "Loop", "Scan")
+__all__ = ("KINDS", "Bodies", "find")
 Walk = Callable[[onnx.GraphProto, Sequence[Tensor]], Graph]
 
 

@@ -16,7 +16,7 @@ from polyc.graph_driver.gradients.messages import last_message
 from polyc.graph_driver.gradients.reverse import add_gradients
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import CompileOptions, options_of
 from polyc.graph_driver.running.model import Model
 from polyc.graph_driver.training import saving
 from polyc.graph_driver.training.losses import TARGET, add_loss
@@ -67,7 +67,7 @@ def training(
     prepared = prepare(model, wrt, statistics)
     # Offers of other layouts for every kernel of a step take long: ResNet-18's 47 s to compile, a tenth of its time.
     options.setdefault("layouts", "as_given")
-    return Training(prepared, loss, target_input, scaling, seed, CompileOptions(target=target, **options))
+    return Training(prepared, loss, target_input, scaling, seed, options_of("polyc.training", target, options))
 
 
 @dataclass(frozen=True)

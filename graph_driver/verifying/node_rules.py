@@ -10,22 +10,23 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from polyc.graph_driver.graph import external, python_calls, subgraphs
+from polyc.graph_driver.graph import control, external, python_calls, subgraphs
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of
 from polyc.graph_driver.graph.size import SizeError, evaluate
 from polyc.graph_driver.graph.symbols import GuardError
 from polyc.graph_driver.inference import contrib
-from polyc.graph_driver.inference.concrete import infer, schema_of
+from polyc.graph_driver.inference.concrete import first_opset, infer, schema_of
 from polyc.graph_driver.inference.shape_rules import RULES, Call, NoRule
 from polyc.graph_driver.inference.symbolic import at_typical, is_symbolic
+from polyc.graph_driver.verifying.own_control import check_control
 from polyc.graph_driver.verifying.own_operators import check_call, check_own, check_python_call
 from polyc.poly.dtypes import DType, bf16, f16, f32
 from polyc.poly.errors import ModelError
 
 HALVES = (f16, bf16)
-OWN_DOMAIN = "polyc"
+OWN_DOMAIN = control.DOMAIN
 
 
 def check_node(graph: Graph, node: Node) -> None:
@@ -38,6 +39,8 @@ def check_node(graph: Graph, node: Node) -> None:
         return check_call(graph, node, what)
     if node.domain == python_calls.DOMAIN:
         return check_python_call(node, what)
+    if node.domain == OWN_DOMAIN and control.is_control(node):
+        return check_control(graph, node, what)
     if node.domain == OWN_DOMAIN:
         return check_own(graph, node, what)
     try:
@@ -61,13 +64,22 @@ def _proto(graph: Graph, node: Node, what: str) -> onnx.NodeProto:
             raise GraphError(f"{what} has other attributes than the protobuf that it keeps")
         made.attribute.extend(node.proto.attribute)
     else:
-        known = {} if node.domain == contrib.DOMAIN else schema_of(made, graph.opsets, what).attributes
+        known = {} if node.domain == contrib.DOMAIN else schema_of(made, _opsets(graph, node), what).attributes
         for key, value in node.attrs.items():
             if value is not None:
                 made.attribute.append(_attribute(key, value, known.get(key), what))
     if (reads := subgraphs.captured(made)) != node.captures:
         raise GraphError(f"{what} has subgraphs that read {list(reads)}, but captures {list(node.captures)}")
     return made
+
+
+def _opsets(graph: Graph, node: Node) -> Mapping[str, int]:
+    """The graph's; of an operator that a pass put in and that these do not have yet, the first that does."""
+    asked = graph.opsets.get("", 0)
+    if node.proto is not None or node.domain:
+        return graph.opsets
+    first = first_opset(node.op_type)
+    return {**graph.opsets, "": first} if first > asked else graph.opsets
 
 
 def _attribute(key: str, value: Any, known: Any, what: str) -> onnx.AttributeProto:
@@ -100,7 +112,7 @@ def _inferred(graph: Graph, node: Node, proto: onnx.NodeProto, what: str) -> dic
     if node.domain == contrib.DOMAIN:
         return contrib.infer(proto, tensors, what)
     try:
-        return infer(proto, tensors, reads, graph.opsets, what)
+        return infer(proto, tensors, reads, _opsets(graph, node), what)
     except ModelError:
         if not any(graph.tensors[n].dtype in HALVES for n in (*node.reads(), *node.writes())):
             raise
@@ -111,7 +123,7 @@ def _inferred_in_f32(
     graph: Graph, node: Node, proto: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str
 ) -> dict[str, Tensor]:
     """Operators that compute in f16 or bf16 although ONNX has them for f32 only (`passes/precision.py`)."""
-    schema = schema_of(proto, graph.opsets, what)
+    schema = schema_of(proto, _opsets(graph, node), what)
     types: dict[str, DType | None] = {}
     for k, name in enumerate(node.inputs):
         formal = schema.inputs[min(k, len(schema.inputs) - 1)]
@@ -123,7 +135,7 @@ def _inferred_in_f32(
         n: replace(t, dtype=f32, const=None) if (t := tensors[n]).dtype in HALVES else t for n in reads if n
     }  # fmt: skip
     proto, named = _naming_f32(proto)
-    found = infer(proto, wide, reads, graph.opsets, what)
+    found = infer(proto, wide, reads, _opsets(graph, node), what)
     for k, name in enumerate(node.outputs):
         own = named or types.get(schema.outputs[min(k, len(schema.outputs) - 1)].type_str)
         if name and own in HALVES and found[name].dtype == f32:

@@ -229,6 +229,19 @@ def _winograd_output(v: _View) -> tuple[DType, tuple[int, ...]]:
     return f32, (out[0], filters, *out[2:])
 
 
+def _winograd_blocks(v: _View) -> tuple[DType, tuple[int, ...]]:
+    _types(v, f32, f32, f32)
+    batch, channels, *size = v.shape(0, 4)
+    (_, points), pads, out = _points(v), v.integers("pads", 2), (v.outputs[0].shape or ())[2:]
+    fits = len(out) == 2 and all(0 <= p < TAPS and 0 < o <= n + 2 * (TAPS - 1) for n, p, o in zip(size, pads, out))
+    _need(fits, f"padding {pads} and a result of {list(out)} for an image of {size}")
+    _need(v.integer("rows") > 0, f"blocks of {v.integer('rows')} rows of tiles")
+    found, depth, filters = v.shape(1, 3)
+    _need((found, depth) == (points, channels), f"filters of shape {list(v.shape(1))}")
+    _need(v.shape(2) == (filters,), f"{filters} filters, {list(v.shape(2))} in the bias")
+    return f32, (batch, filters, *out)
+
+
 def _panel_product(v: _View) -> tuple[DType, tuple[int, ...]]:
     sizes = {n: v.integer(n) for n in PANELS if n != "zero"}
     zero = v.node.attrs.get("zero")
@@ -283,6 +296,13 @@ def _byte_matmul(v: _View) -> tuple[DType, tuple[int, ...]]:
     return i32, (*rows[:-1], columns)
 
 
+def _kept_rows_matmul(v: _View) -> tuple[DType, tuple[int, ...]]:
+    _types(v, f32, i32, f32)
+    rows, at, (panels, kept, width) = v.shape(0), v.shape(1, 2), v.shape(2, 3)
+    _need(bool(rows) and at == (panels, kept), "sizes that do not fit one another")
+    return f32, (*rows[:-1], panels * width)
+
+
 def _max_pool_last(v: _View) -> tuple[DType, tuple[int, ...]]:
     dtype, (n, h, w, c) = v.inputs[0].dtype, v.shape(0, 4)
     assert dtype is not None
@@ -308,9 +328,11 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "ByteConv": (3, 3, (*WINDOW, "padding"), _byte_conv),
     "ByteDepthwise": (3, 3, (*WINDOW, "padding"), _byte_conv),
     "ByteMatMul": (3, 3, (), _byte_matmul),
+    "KeptRowsMatMul": (3, 3, (), _kept_rows_matmul),
     "MaxPoolLast": (1, 1, (*WINDOW, "ceil_mode"), _max_pool_last),
     "PanelProduct": (4, 4, PANELS, _panel_product),
     "WinogradInput": (1, 1, ("m", "pads", "out", "columns"), _winograd_input),
     "WinogradProducts": (2, 2, ("tiles",), _winograd_products),
     "WinogradOutput": (2, 2, ("m", "staged"), _winograd_output),
+    "WinogradBlocks": (3, 3, ("m", "pads", "rows"), _winograd_blocks),
 }  # fmt: skip

@@ -8,7 +8,7 @@ Each reader by itself, decided by exact flow: all that it sees of the array come
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import islpy as isl
@@ -84,12 +84,19 @@ def _past(scop: Scop, s: Statement) -> Scop:
 def changed_later(scop: Scop, s: Statement) -> bool:
     """Whether something writes an element of the source after it was copied."""
     assert isinstance(s.value, Load)
-    source = s.value.array
-    writers = [a for a in accesses(scop) if a.write and a.array == source]
-    if not writers:
-        return False
-    reading = next(a for a in accesses_of(scop)[s.name, source] if not a.write)
-    return bool(in_order(scop, {(s.name, w.stmt): reading.map.apply_range(w.map.reverse()) for w in writers}))
+    return written_after(scop, s.name, [s.value.array])
+
+
+def written_after(scop: Scop, stmt: str, arrays: Collection[str]) -> bool:
+    """Whether something writes an element of these arrays after a statement has read it."""
+    pairs: dict[tuple[str, str], isl.Map] = {}
+    for array in arrays:
+        writers = [a for t in scop.statements for a in accesses_of(scop).get((t, array), ()) if a.write]
+        for a in accesses_of(scop).get((stmt, array), ()):
+            for w in () if a.write else writers:
+                pair, key = a.map.apply_range(w.map.reverse()), (stmt, w.stmt)
+                pairs[key] = pairs[key].union(pair) if key in pairs else pair
+    return bool(pairs) and bool(in_order(scop, pairs))
 
 
 def rewritten(s: Statement, fn: Callable[[Expr], Expr]) -> Statement:

@@ -23,6 +23,7 @@ from polyc.poly.adjoint.liveness import without_idle
 from polyc.poly.adjoint.names import Names, renamed
 from polyc.poly.adjoint.partials import Guards, Term, depends, guarded, terms_of
 from polyc.poly.adjoint.searches import searched
+from polyc.poly.adjoint.split import Split, split
 from polyc.poly.adjoint.tape import tape_of
 from polyc.poly.adjoint.tidy import tidied
 from polyc.poly.adjoint.trees import in_place, in_sequence
@@ -69,6 +70,15 @@ def adjoint(scop: Scop, wrt: Sequence[str] | None = None) -> Adjoint:
     return _Maker(scop, arguments_of(scop, wrt)).made()
 
 
+def forward_and_backward(scop: Scop, wrt: Sequence[str] | None = None) -> Split:
+    """The program and its adjoint as two programs: the first returns what the second needs of it.
+
+    Raises:
+        NotDifferentiable: as `adjoint`.
+    """
+    return _Maker(scop, arguments_of(scop, wrt), values=True).split()
+
+
 @dataclass(slots=True)
 class _Backward:
     """The statements that one statement becomes in the reversed program."""
@@ -81,15 +91,15 @@ class _Backward:
 
 
 class _Maker:
-    def __init__(self, scop: Scop, wrt: tuple[str, ...]) -> None:
-        self.wrt = wrt
+    def __init__(self, scop: Scop, wrt: tuple[str, ...], values: bool = False) -> None:
+        self.wrt, self.values = wrt, values
         self.results = results_of(scop)
         if not self.results:
             what = ", ".join(f"{n}: {scop.arrays[n].dtype}" for n in scop.results) or "none"
             raise NotDifferentiable(f"{scop.name} has no floating-point result to derive (its results: {what})")
         search = searched(scop, active_arrays(scop, wrt, self.results))
         scop = self.source = search.scop
-        self.chains = search.chains
+        self.chains, self.taken = search.chains, search.taken
         names = self.names = Names(scop)
         self.working = {n: names.fresh(f"{n}_now") for n, a in scop.arrays.items() if a.kind == "inout"}
         self.active = active_arrays(scop, wrt, self.results)
@@ -109,6 +119,16 @@ class _Maker:
         self.found: dict[tuple[str, Load], list[tuple[isl.Set, Expr]]] = {}
         self.searches: list[Part] = []  # of the first places of largest and smallest values
         self.search_arrays: list[Array] = []
+        self.first: set[str] = set()  # the statements of the forward part
+
+    def split(self) -> Split:
+        """The joint program as two."""
+        made = self.made()
+        return split(made.scop, self.source.args, self.returned(), {*made.scop.statements} - self.first)
+
+    def returned(self) -> tuple[str, ...]:
+        """The results of the program, then its arrays updated in place, by their names in the joint program."""
+        return (*self.source.results, *(self.working[n] for n in self.source.args if n in self.working))
 
     def made(self) -> Adjoint:
         scop = self.source
@@ -119,13 +139,15 @@ class _Maker:
         written = {s.array for some in lists.values() for s in some}
         before, after = self.copies(), self.seeding(written)
         moved = rename(scop, self.working)
-        forward = {n: [*self.kept.get(n, ()), s] for n, s in moved.statements.items()}
+        forward = {n: [*self.kept.get(n, ()), s] for n, s in moved.statements.items() if n not in self.taken}
         parts: list[tuple[list[Statement], Node]] = [*before]
         tree = in_place(moved.tree, forward, str)
         if tree is not None:
             parts.append(([s for some in forward.values() for s in some], tree))
         parts += after
         parts += self.searches
+        self.first = {s.name for some, _ in (*before, *self.searches) for s in some}
+        self.first |= {s.name for some in forward.values() for s in some}
         loops: dict[str, str] = {}
 
         def back(loop: str) -> str:
@@ -156,9 +178,9 @@ class _Maker:
             arrays[gradient] = replace(scop.arrays[n], name=gradient, kind="out", scalar=False)
         for n, a in scop.arrays.items():
             if n in self.working:
-                arrays[self.working[n]] = replace(a, name=self.working[n], kind="local")
+                arrays[self.working[n]] = replace(a, name=self.working[n], kind="out" if self.values else "local")
             elif a.kind in ("out", "local"):
-                arrays[n] = replace(a, kind="local")
+                arrays[n] = a if self.values else replace(a, kind="local")
         for n, bar in self.bars.items():
             if bar not in arrays:
                 arrays[bar] = replace(scop.arrays[n], name=bar, kind="local", scalar=False)
@@ -166,7 +188,8 @@ class _Maker:
         joint = Scop(
             f"{scop.name}_grad", scop.params, scop.context, arrays, statements,
             in_sequence(parts) if parts else Leaf(), (*scop.args, *self.seeds.values()),
-            tuple(self.gradients.values()), scop.reassociate, scop.fast_math, scop.notes,
+            (*(self.returned() if self.values else ()), *self.gradients.values()),
+            scop.reassociate, scop.fast_math, scop.notes,
         )  # fmt: skip
         joint = tidied(without_idle(joint))
         verify(joint)

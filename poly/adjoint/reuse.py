@@ -4,8 +4,9 @@
 
 The derivative of `exp(e)` (`tanh`, `sqrt`, ...) is made of `exp(e)`. Where a statement that runs anyway has stored that
 value for the same iterations, the element still has it, and nothing that `e` reads has changed, one load is enough:
-common subexpressions over statements instead of within one. Only values with a call of an elementary function count;
-others cost no more than the load.
+common subexpressions over statements instead of within one. A tape that keeps the element has the value, too, also
+when the element has changed. Only values with a call of an elementary function count; others cost no more than the
+load.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from dataclasses import replace
 
 import islpy as isl
 
-from polyc.poly.access import Access, accesses_of
-from polyc.poly.adjoint.copies import flow_of, rewritten
-from polyc.poly.expr import Call, Expr, loads, rewrite
-from polyc.poly.ordering.order import in_order
+from polyc.poly.adjoint.copies import flow_of, rewritten, written_after
+from polyc.poly.expr import Call, Expr, Load, Var, loads, rewrite, substitute
 from polyc.poly.scop import Scop, Statement
 
 
@@ -26,10 +25,39 @@ def stored_values_read(scop: Scop) -> Scop:
     for s in list(scop.statements.values()):
         if _costly(s.value) and s.reduction is None and s.predicate is None and not s.dynamic:
             users = [t.name for t in scop.statements.values() if t is not s and t.iters == s.iters and _has(t, s.value)]
-            if users and all(load.array != s.array for load in loads(s.value)) and not _changed(scop, s):
+            read = {load.array for load in loads(s.value)}
+            if users and s.array not in read and not written_after(scop, s.name, read):
+                stores = [(s.name, s.target), *_copies(scop, s)]
                 for name in users:
-                    scop = _read(scop, s, name)
+                    for store in stores:
+                        scop = _read(scop, s, store, name)
     return scop
+
+
+def _copies(scop: Scop, s: Statement) -> list[tuple[str, Load]]:
+    """The statements that copy what `s` has stored, all of it, with the element in which each iteration of `s` finds
+    its value."""
+    readers = [t for t in scop.statements.values() if isinstance(t.value, Load) and t.value.array == s.array]
+    plain = [t for t in readers if t.array != s.array and t.predicate is None and not t.dynamic]
+    flow = flow_of(scop, s.array) if plain else None
+    found: list[tuple[str, Load]] = []
+    if flow is None:
+        return found
+    for t in plain:
+        sources = {writer for writer, reader in flow if reader == t.name}
+        if sources == {s.name} and len(t.iters) == len(s.iters):
+            if flow[s.name, t.name].is_equal(_same_iteration(scop, s, t.name, s.domain)):
+                there = substitute(t.target, {i: Var(j) for i, j in zip(t.iters, s.iters, strict=True)})
+                assert isinstance(there, Load)
+                found.append((t.name, there))
+    return found
+
+
+def _same_iteration(scop: Scop, s: Statement, reader: str, domain: isl.Set) -> isl.Map:
+    """`{ s[i] -> reader[i] }` on a domain."""
+    domain = domain.intersect_params(scop.context)
+    identity = isl.Map.identity(isl.Space.map_from_set(domain.get_space())).intersect_domain(domain)
+    return identity.set_tuple_name(isl.dim_type.in_, s.name).set_tuple_name(isl.dim_type.out, reader)
 
 
 def _costly(e: Expr) -> bool:
@@ -48,36 +76,15 @@ def _has(t: Statement, e: Expr) -> bool:
     return bool(found)
 
 
-def _changed(scop: Scop, s: Statement) -> bool:
-    """Whether something writes an element after the statement has read it."""
-    read = {load.array for load in loads(s.value)}
-    pairs: dict[tuple[str, str], isl.Map] = {}
-    for array in read:
-        writers = [a for t in scop.statements for a in accesses_of(scop).get((t, array), ()) if a.write]
-        for a in accesses_of(scop)[s.name, array]:
-            for w in writers:
-                pair, key = _touching(a, w), (s.name, w.stmt)
-                pairs[key] = pairs[key].union(pair) if key in pairs else pair
-    return bool(in_order(scop, pairs))
-
-
-def _touching(a: Access, b: Access) -> isl.Map:
-    return a.map.apply_range(b.map.reverse())
-
-
-def _read(scop: Scop, s: Statement, user: str) -> Scop:
-    """The Scop with a load of what `s` has stored in one of its users, if that sees the value of the same iteration."""
+def _read(scop: Scop, s: Statement, store: tuple[str, Load], user: str) -> Scop:
+    """The Scop with a load of what `s`, or a copy of it, has stored in one of its users, if that sees the value of the
+    same iteration."""
+    writer, element = store
     t = scop.statements[user]
-    new = rewritten(t, lambda e: s.target if e == s.value else e)
+    new = rewritten(t, lambda e: element if e == s.value else e)
     made = replace(scop, statements={**scop.statements, user: new})
-    flow = flow_of(made, s.array)
-    if flow is None:
+    flow = flow_of(made, element.array) if new != t else None
+    if flow is None or {w for w, reader in flow if reader == user} != {writer}:
         return scop
-    sources = {writer for writer, reader in flow if reader == user}
-    if sources != {s.name}:
-        return scop
-    same = flow[s.name, user]
-    domain = t.domain.intersect_params(scop.context)
-    identity = isl.Map.identity(isl.Space.map_from_set(domain.get_space())).intersect_domain(domain)
-    identity = identity.set_tuple_name(isl.dim_type.in_, s.name)
-    return made if same.is_equal(identity) else scop
+    same = _same_iteration(scop, s, user, t.domain).set_tuple_name(isl.dim_type.in_, writer)
+    return made if flow[writer, user].is_equal(same) else scop

@@ -36,10 +36,12 @@ NOWHERE = 2**31 - 1
 
 @dataclass(frozen=True)
 class Searched:
-    """The program with searches, and the reductions that hand their adjoint on untouched."""
+    """The program with searches, the reductions that hand their adjoint on untouched, and the statements that take the
+    element of the place found: they are there to be derived, and change no value."""
 
     scop: Scop
     chains: frozenset[str]
+    taken: frozenset[str]
 
 
 def searched(scop: Scop, active: set[str]) -> Searched:
@@ -48,16 +50,17 @@ def searched(scop: Scop, active: set[str]) -> Searched:
     Args:
         active: arrays that have adjoints.
     """
-    names, chains = Names(scop), set[str]()
+    names, chains, taken = Names(scop), set[str](), set[str]()
     if scop.reassociate:
         for s in list(scop.statements.values()):
             loop = _loop(scop, s, active)
             if loop is not None:
                 found = _rewritten(scop, s, loop, names)
                 if found is not None:
-                    scop = found
+                    scop, take = found
                     chains.add(s.name)
-    return Searched(scop, frozenset(chains))
+                    taken.add(take)
+    return Searched(scop, frozenset(chains), frozenset(taken))
 
 
 def _loop(scop: Scop, s: Statement, active: set[str]) -> int | None:
@@ -76,9 +79,9 @@ def _loop(scop: Scop, s: Statement, active: set[str]) -> int | None:
     return summed[0] if ends is None or (ends[0] >= 0 and ends[1] < NOWHERE) else None
 
 
-def _rewritten(scop: Scop, s: Statement, k: int, names: Names) -> Scop | None:
-    """The program with the search of one statement after its loops; None where these are not its own, one for each
-    iterator."""
+def _rewritten(scop: Scop, s: Statement, k: int, names: Names) -> tuple[Scop, str] | None:
+    """The program with the search of one statement after its loops, and the name of the statement that takes what was
+    found; None where these are not its own, one for each iterator."""
     value, array = s.value, scop.arrays[s.array]
     assert isinstance(value, Binary) and isinstance(value.b, Load) and s.reduction is not None
     place = _place(scop.tree, s, k)
@@ -117,7 +120,7 @@ def _rewritten(scop: Scop, s: Statement, k: int, names: Names) -> Scop | None:
     for n, t in scop.statements.items():
         new = (keep, start, s, find, take) if t is s else (t,)
         statements |= {x.name if x is not s else n: x for x in new}
-    return replace(scop, arrays={**scop.arrays, **arrays}, statements=statements, tree=tree)
+    return replace(scop, arrays={**scop.arrays, **arrays}, statements=statements, tree=tree), take.name
 
 
 def _first(scop: Scop, s: Statement, k: int, rest: Sequence[str]) -> Expr:

@@ -131,12 +131,18 @@ def _apart(told: isl.Map, writers: list[isl.Map]) -> bool:
 
 
 def _writers(scop: Scop, order: Order, s: Statement, load: Load, needed: isl.Set) -> list[isl.Map] | None:
-    """`{ instance -> the one that wrote what it reads }`, by writing statement; None when that is not certain."""
+    """`{ instance -> the one that wrote what it reads }`, by writing statement; None when that is not certain.
+
+    A statement may read the element in several places, each in instances of its own (the arms of a condition).
+    """
     found = [a for a in accesses_of(scop).get((s.name, load.array), ()) if not a.write and a.load == load]
     writes = [a for (_, array), some in accesses_of(scop).items() if array == load.array for a in some if a.write]
     if not found or not all(a.must for a in (*found, *writes)):
         return None
     maps: list[isl.Map] = []
-    value_flow_among(scop, [*writes, found[0]], "RAW").foreach_map(maps.append)
+    value_flow_among(scop, [*writes, *found], "RAW").foreach_map(maps.append)
     backwards = [m.reverse().intersect_domain(needed) for m in maps]
-    return [m for m in backwards if not m.is_empty()]
+    known = isl.Set.empty(needed.get_space())
+    for m in backwards:
+        known = known.union(m.domain())
+    return [m for m in backwards if not m.is_empty()] if needed.is_subset(known) else None

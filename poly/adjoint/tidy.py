@@ -10,6 +10,7 @@ of a pointwise operator has in all.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from polyc.poly.access import accesses
@@ -20,25 +21,46 @@ from polyc.poly.adjoint.reuse import stored_values_read
 from polyc.poly.adjoint.trees import in_place
 from polyc.poly.adjoint.unread import read_only
 from polyc.poly.adjoint.windows import windows
+from polyc.poly.budgets import TIDYING_ALL, scaled
 from polyc.poly.expr import Binary, Expr, Load, Var, loads
+from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.reduction import updates_once
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Leaf
 
 
 def tidied(scop: Scop) -> Scop:
-    """The adjoint without copies, first values and last stores that nothing needs."""
+    """The adjoint without copies, first values and last stores that nothing needs: as far as a budget of isl
+    operations goes, as each of these steps gives the same program."""
+    steps = _tidier(scop)
+    try:
+        with quota(scaled(TIDYING_ALL)):
+            while (made := next(steps, None)) is not None:
+                scop = made
+    except QuotaExceeded:
+        note = f"not tidied any further: that takes more than {TIDYING_ALL} isl operations"
+        return replace(scop, notes=(*scop.notes, note))
+    return scop
+
+
+def _tidier(scop: Scop) -> Iterator[Scop]:
+    """The program after each step."""
     for name in [s.name for s in scop.statements.values() if _is_copy(scop, s)]:
         scop = _without_copy(scop, scop.statements[name])
+        yield scop
     for array in list(scop.arrays):
         scop = _array(scop, array)
+        yield scop
     copied = copies(scop)
     if copied:
         scop = without_idle(past_copies(scop))
+        yield scop
         for array in copied:
             scop = _array(scop, array)
-    scop = read_only(stored_values_read(without_idle(scop)))
-    return fills_in_front(opened_inside(windows(scop)))
+            yield scop
+    for step in (without_idle, stored_values_read, read_only, windows, opened_inside, fills_in_front):
+        scop = step(scop)
+        yield scop
 
 
 def _is_copy(scop: Scop, s: Statement) -> bool:

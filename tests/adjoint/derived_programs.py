@@ -133,6 +133,18 @@ def polynomial(x: f64[N], y: f64[N]) -> f64[N]:
 
 
 @op
+def in_both_arms(X: f64[N], W: inout(f64[1])) -> f64[N]:
+    """A value that is overwritten is read in both arms of a condition on the loop."""
+    Y = empty(N, f64)
+    for t in range(3):
+        for i in range(N):
+            Y[i] = X[i] * W[0] if t == 0 else Y[i] + X[i] * W[0]
+        for i in range(N):
+            W[0] = W[0] * 0.5 + X[i] * X[i]
+    return Y
+
+
+@op
 def conditional(X: f64[N], Y: inout(f64[N])):
     for i in range(N):
         if X[i] > 0.0:

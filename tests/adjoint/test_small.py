@@ -36,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "running_product": {"X": normal(5)},
     "rows": {"x": normal(9), "ptr": np.array([0, 2, 2, 5, 9]), "col": rng.integers(0, 5, 9), "v": normal(5)},
     "permuted": {"A": normal(7), "idx": np.array([1, 3, 3, 0, 6, 1, 2])},
+    "in_both_arms": {"X": normal(5), "W": normal(1)},
     "conditional": {"X": normal(8), "Y": normal(8)},
 }
 

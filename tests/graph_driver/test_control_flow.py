@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import polyc
 from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.importing import unrolling
 from polyc.poly.errors import BuildError
 
 F, I, B = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
@@ -148,6 +149,19 @@ def test_a_scan_too_long_to_be_unrolled() -> None:
         s = s * decay + xs[:, k]
         rows[:, k] = np.tanh(s)
     assert np.allclose(made["last"], s, atol=1e-4) and np.allclose(made["rows"], rows, atol=1e-4)
+
+
+def test_a_scan_over_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements of a sequence of rank 1 have no axis left."""
+    monkeypatch.setattr(unrolling, "MAX_UNROLLED", 0)
+    body = h.make_graph([h.make_node("Add", ["s", "e"], ["t"]), h.make_node("Identity", ["t"], ["row"])], "body",
+                        [value("s", F), value("e", F)], [value("t", F), value("row", F)])  # fmt: skip
+    node = h.make_node("Scan", ["s0", "xs"], ["last", "rows"], body=body, num_scan_inputs=1)
+    graph = h.make_graph([node], "g", [value("s0", F), value("xs", F, 5)], [value("last", F), value("rows", F, 5)])
+    made = polyc.compile_model(h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=8))(
+        {"s0": np.float32(1), "xs": np.arange(5, dtype=np.float32)}
+    )
+    assert made["last"] == 11 and made["rows"].tolist() == [1, 2, 4, 7, 11]
 
 
 def test_a_branch_that_does_not_fit_is_left_to_the_host() -> None:
