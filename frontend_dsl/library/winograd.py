@@ -82,14 +82,14 @@ def transformed_filters(weights: Any, m: int) -> Any:
     return result.reshape(-1, channels, filters)
 
 
-def _row(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
+def terms_of(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
     """The terms of a row that are not zero: (position, coefficient)."""
     return tuple((k, float(v)) for k, v in enumerate(row) if v)
 
 
-def _combination(terms: Sequence[tuple[int, float]], values: Sequence[Any]) -> Any:
+def combination(terms: Sequence[tuple[int, float]], values: Sequence[Any]) -> Any:
     """`sum v * values[k]`, without multiplications by one."""
-    return _term(terms[0], values) if len(terms) == 1 else _combination(terms[:-1], values) + _term(terms[-1], values)
+    return _term(terms[0], values) if len(terms) == 1 else combination(terms[:-1], values) + _term(terms[-1], values)
 
 
 def _term(term: tuple[int, float], values: Sequence[Any]) -> Any:
@@ -105,7 +105,7 @@ def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, i
     TH, TW = tiles(out[0], m), tiles(out[1], m)
     HP, WP = TH * m + 2, TW * m + 2
     HX, WX = min(H, HP - top), min(W, WP - left)
-    rows = tuple(enumerate(map(_row, matrices(m)[2])))
+    rows = tuple(enumerate(map(terms_of, matrices(m)[2])))
 
     @op
     def winograd_input(X: T[N, C, H, W]) -> T[K * K, C, columns]:
@@ -120,10 +120,10 @@ def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, i
             for y in range(TH):
                 for w in range(WP):
                     for a, terms in rows:
-                        D[n, c, y, a, w] = _combination(terms, tuple(P[n, c, y * m + k, w] for k in range(K)))
+                        D[n, c, y, a, w] = combination(terms, tuple(P[n, c, y * m + k, w] for k in range(K)))
                 for a, x in grid(K, TW):
                     for b, terms in rows:
-                        V[a * K + b, c, (n * TH + y) * TW + x] = _combination(
+                        V[a * K + b, c, (n * TH + y) * TW + x] = combination(
                             terms, tuple(D[n, c, y, a, x * m + k] for k in range(K))
                         )
         return V
@@ -159,7 +159,7 @@ def make_output_transform(
     N, O, (H, W) = batch, filters, out
     K = m + TAPS - 1
     TH, TW = tiles(H, m), tiles(W, m)
-    rows = tuple(enumerate(map(_row, matrices(m)[0])))
+    rows = tuple(enumerate(map(terms_of, matrices(m)[0])))
 
     @op
     def winograd_output(M: T[K * K, columns, O], B: T[O]) -> T[N, O, H, W]:
@@ -170,17 +170,17 @@ def make_output_transform(
             for x in range(TW):
                 for b, o in grid(K, O):
                     for i, terms in rows:
-                        E[n, y, x, i, b, o] = _combination(
+                        E[n, y, x, i, b, o] = combination(
                             terms, tuple(M[k * K + b, (n * TH + y) * TW + x, o] for k in range(K))
                         )
                 for i, o in grid(m, O):
                     for j, terms in rows:
                         if staged:
-                            R[n, y, i, x * m + j, o] = B[o] + _combination(
+                            R[n, y, i, x * m + j, o] = B[o] + combination(
                                 terms, tuple(E[n, y, x, i, k, o] for k in range(K))
                             )
                         elif y * m + i < H and x * m + j < W:
-                            Y[n, o, y * m + i, x * m + j] = B[o] + _combination(
+                            Y[n, o, y * m + i, x * m + j] = B[o] + combination(
                                 terms, tuple(E[n, y, x, i, k, o] for k in range(K))
                             )
             for i, o, w in grid(m, O, W):

@@ -7,6 +7,7 @@ Target-specific and approximate (a few bits of rounding more than the direct for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from polyc.poly.dtypes import f32
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, at_level, nominal
+from polyc.scheduler.cost.near_blocks import near_bytes, saves
 from polyc.scheduler.cost.panels import lines_together, room
 
 TILES = (2, 4)
@@ -54,15 +56,42 @@ def winograd_work(s: Shape, m: int, target: Target) -> Work:
 
 
 def handed_on(s: Shape, m: int, target: Target) -> Work:
-    """The transformed tiles and the products, where one kernel leaves them beyond L2 and the next waits for them."""
+    """The transformed tiles and the products, where one kernel leaves them beyond L2 and the next waits for them; in
+    blocks of rows instead the filters, which each block reads again."""
     count, p = (m + TAPS - 1) ** 2, s.tiles(m)
     moved: dict[str, float] = {}
+    rows = rows_of_block(s, m, target)
+    if rows is not None:
+        filters = 4 * count * prod(s.channels)
+        level = at_level(filters, target)
+        blocks = s.batch * tiles(tiles(s.out[0], m), rows)
+        return Work(read={str(level): float(blocks * filters)} if level in ("l3", "memory") else {})
     for channels in s.channels:
         size = 4 * count * p * channels
         level = at_level(size // 2, target)  # a kernel has the cache for itself
         if level not in (None, "l2"):
             moved[str(level)] = moved.get(str(level), 0.0) + size
     return Work(read=moved, write=moved)
+
+
+def rows_of_block(s: Shape, m: int, target: Target) -> int | None:
+    """Rows of tiles in a block of `frontend_dsl.library.winograd_blocks`; None where the three operators one after
+    another are better: all that they hand on stays in L2, or a row does not, or the filters that every block reads
+    again are more (the rules of `scheduler/strategies/product_blocks.py`)."""
+    count, (c, o) = (m + TAPS - 1) ** 2, s.channels
+    high, wide = tiles(s.out[0], m), tiles(s.out[1], m)
+
+    def near(rows: int) -> int:
+        """Bytes of padded rows, tiles, products and rows of results of a block."""
+        padded_rows = (rows * m + TAPS - 1) * (wide * m + TAPS - 1) * c
+        return 4 * (padded_rows + count * rows * wide * (c + o) + rows * m * m * wide * o)
+
+    fits = [r for r in range(1, high) if near(r) <= near_bytes(target)]
+    if not fits or s.batch * near(high) <= target.l2:
+        return None
+    rows = min(fits, key=lambda r: (tiles(high, r) * r, -r))  # no more rows than the image has, then few blocks
+    handed, blocks = s.batch * tiles(high, rows) * near(rows), s.batch * tiles(high, rows)
+    return rows if saves(handed, blocks, 4 * count * c * o, target) else None
 
 
 def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int], target: Target) -> dict[str, int]:
@@ -117,13 +146,17 @@ def _begin(node: Node, size: tuple[int, ...], out: tuple[int, ...]) -> tuple[int
 
 
 def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> list[Node]:
-    """The three nodes."""
+    """The three nodes, or the one that does the same in blocks."""
     weights = graph.tensors[node.inputs[1]].const
     assert weights is not None
     count, p = (m + TAPS - 1) ** 2, s.tiles(m)
     u = _constant(graph, f"{node.inputs[1]}.winograd{m}", lambda: transformed_filters(weights, m))
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     bias = given or _constant(graph, f"{node.outputs[0]}.bias", lambda: np.zeros(s.channels[1], np.float32))
+    rows = rows_of_block(s, m, target)
+    if rows is not None:
+        attrs = {"m": m, "pads": list(s.begin), "rows": rows}
+        return [Node(node.name, "WinogradBlocks", [node.inputs[0], u, bias], list(node.outputs), attrs, DOMAIN)]
     v, products = (graph.fresh(f"{node.outputs[0]}.{part}") for part in ("tiles", "products"))
     columns = room(p, [4 * c for c in s.channels], count, target)
     graph.tensors[v] = Tensor(v, f32, (count, s.channels[0], columns))

@@ -7,13 +7,16 @@ nest get loops of their own. A nest is changed only if a product in it then gets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
 
+import islpy as isl
+
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Binary, Const, Expr, Load, Var, variables
+from polyc.poly.expr import Binary, Expr, Load, Var, variables
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.products import products
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Scop, Statement
@@ -24,7 +27,7 @@ from polyc.poly.words import first_line
 from polyc.scheduler.cost.panels import OUTLINE_MIN_REUSE
 from polyc.scheduler.cost.vector_loops import iterator
 from polyc.scheduler.programs.distribution import distribute_all
-from polyc.scheduler.recognition.contraction import Contraction, extent
+from polyc.scheduler.recognition.contraction import Contraction
 from polyc.scheduler.recognition.factors import Side, reuse, sides, to_outline
 from polyc.scheduler.recognition.group import examine_nests
 from polyc.scheduler.schedule import Schedule
@@ -43,7 +46,7 @@ def normal_form(plan: Plan, nest: Sequence[str], worth: Worth) -> bool:
     """
     stmts = {n: plan.scop.statements[n] for n in nest}
     copies = {n: loops for n, s in stmts.items() if (loops := _loops_of_copies(plan, s))}
-    chosen = [n for n, s in stmts.items() if _candidate(plan.scop, _with_copies(s, list(copies.get(n, {}).values())))]
+    chosen = [n for n, s in stmts.items() if _candidate(_with_copies(s, list(copies.get(n, {}).values())))]
     if not chosen:
         return False
     subject = f"product{'s' if len(chosen) > 1 else ''} {', '.join(chosen)}"
@@ -80,10 +83,8 @@ def _with_decisions(new: Schedule) -> Callable[[Schedule], Schedule]:
     return lambda s: replace(new, decisions=s.decisions)
 
 
-def _candidate(scop: Scop, stmt: Statement) -> bool:
+def _candidate(stmt: Statement) -> bool:
     """Whether the statement adds up a product of two sides, or several, whose factors may change places."""
-    if stmt.value.dtype.is_float and not scop.reassociate:
-        return False
     return all(_used_often(part) for part in _summands(stmt)) and bool(products(stmt))
 
 
@@ -97,18 +98,32 @@ def _loops_of_copies(plan: Plan, stmt: Statement) -> dict[str, str]:
     shared = [{m.name for m in loops_around(plan.tree, n)} for n in users(plan.scop, stmt.array)]
     around = [m for m in loops_around(plan.tree, stmt.name) if all(m.name in names for names in shared)]
     found = {m.name: i for m in around if (i := iterator(stmt, m.schedule[stmt.name])) in moved and i is not None}
-    size = [extent(stmt, i) for i in (*found.values(), *filter(None, map(_name, stmt.index)))]
+    domain = stmt.domain.intersect_params(plan.scop.context)
+    iters = (*found.values(), *filter(None, map(_name, stmt.index)))
+    made = [domain.dim_max(stmt.iters.index(i)).add_constant_val(isl.Val(1)) for i in iters]
     arguments = (a for a in plan.scop.arrays.values() if a.kind != "local")
-    most = max((b for a in arguments if (b := _bytes(a)) is not None), default=0)
-    if None in size or prod(n or 1 for n in size) * stmt.value.dtype.bytes > most:
+    if not any(_holds(plan.scop, a, made, stmt.value.dtype.bytes) for a in arguments):
         return {}  # they would be more than the program works on
     return found
 
 
-def _bytes(array: Array) -> int | None:
-    """Of an array; None where sizes decide."""
-    sizes = [int(e.value) for e in array.shape if isinstance(e, Const)]
-    return prod(sizes) * array.dtype.bytes if len(sizes) == len(array.shape) else None
+def _holds(scop: Scop, array: Array, extents: Iterable[isl.PwAff], element: int) -> bool:
+    """Whether an array has at least the bytes of one with these extents, for all sizes: each extent that depends on
+    them is at most one of the array's own, and so are the numbers that are left together."""
+    shape = (to_pw_aff(e, set_space("", (), scop.params)) for e in array.shape)
+    free = [e.project_domain_on_params() for e in shape]
+    for extent in extents:
+        number = constant_of(extent)
+        if number is not None:
+            element *= number
+            continue
+        larger = (f for f in free if constant_of(f) is None and scop.context.is_subset(extent.le_set(f)))
+        match = next(larger, None)
+        if match is None:
+            return False
+        free.remove(match)
+    least = [f.intersect_params(scop.context).min_val() for f in free]
+    return all(n.is_int() for n in least) and element <= prod(n.to_python() for n in least) * array.dtype.bytes
 
 
 def _name(e: Expr) -> str | None:

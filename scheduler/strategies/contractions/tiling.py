@@ -16,6 +16,7 @@ from polyc.poly.expr import Const, Load, Var, variables
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
+from polyc.scheduler.cost.assumed_sizes import likely_bytes, likely_values
 from polyc.scheduler.cost.panels import FAR_GAIN, ONCE_SHARE, ROWS_PACK_MIN_REUSE, ROWS_SHARE, UNROLL_INNER
 from polyc.scheduler.cost.register_tile import SPARE_REGISTERS
 from polyc.scheduler.cost.sharing import shared_loop
@@ -153,10 +154,10 @@ class Tiling:
         iterations."""
         plan, update = self.plan, self.group.contraction.update
         alone = set(plan.panel.own) == {plan.columns}
-        swept, other = (array_bytes(self.scop, o.load) for o in (plan.panel, plan.other)[:: -1 if alone else 1])
+        swept, other = (likely_bytes(self.scop, o.load.array) for o in (plan.panel, plan.other)[:: -1 if alone else 1])
         loop, step = (plan.columns, plan.tile.columns) if alone else (plan.rows, plan.tile.rows)
-        trips = [extent(update, o) for o in images]
-        count = None if loop is None else extent(update, loop)
+        trips = [likely_values(self.scop, update, o) for o in images]
+        count = None if loop is None else likely_values(self.scop, update, loop)
         if swept is None or other is None or count is None or None in trips or self.group.contraction.batch:
             return 0
         best, least = 0, float("inf")
