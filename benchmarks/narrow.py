@@ -111,7 +111,8 @@ def contender(who: str, name: str, threads: int) -> dict[str, float]:
     if who == "polyc":
         import polyc
 
-        compiled = polyc.compile_model(model, threads=threads)
+        precision = narrow_models.INT8 if name.endswith(f"-{narrow_models.INT8}") else None
+        compiled = polyc.compile_model(model, threads=threads, precision=precision)
 
         def run() -> Any:
             return compiled(feeds)

@@ -15,7 +15,7 @@ from typing import Any
 
 from polyc.emit import cpus
 from polyc.poly.errors import BuildError
-from polyc.poly.target import Target
+from polyc.poly.target import FLOATS, Target
 
 DATA = Path(__file__).parent / "target_data"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -33,8 +33,8 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 """The least and the most of each number."""
 
-USUAL = ("l1_ways", "page", "tlb_pages")
-"""Numbers that a file may leave out: those of most cores hold."""
+USUAL = ("l1_ways", "page", "tlb_pages", "floats")
+"""What a file may leave out: that of most cores holds."""
 
 USUAL_WAYS = 8
 """Lines of a set of L1, where the system does not say it."""
@@ -165,6 +165,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BuildError(f"the target file {path} is no TOML: {said}") from None
 
 
+def wrong_floats(floats: str) -> str:
+    """Why a list of types of real numbers makes no sense; "" when it does."""
+    listed = floats.split(",")
+    if "f32" in listed and len(set(listed)) == len(listed) and set(listed) <= {*FLOATS.split(",")}:
+        return ""
+    return f"'floats' are f32 and others of {FLOATS}, each once, with commas, not {floats!r:.80}"
+
+
 def _wrong(target: Target) -> str:
     """Which value of a target makes no sense, and why; "" when all do."""
     for key, (least, most) in LIMITS.items():
@@ -173,6 +181,8 @@ def _wrong(target: Target) -> str:
             return f"'{key}' is a number from {least} to {most}, not {value}"
         if key in POWERS and value & (value - 1):
             return f"'{key}' is a power of two, not {value}"
+    if reason := wrong_floats(target.floats):
+        return reason
     if not target.l1 <= target.l2 <= target.l3:
         return (
             f"caches grow: l1 <= l2 <= l3, not {target.l1}, {target.l2}, {target.l3} (without a third level: l3 = l2)"

@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from polyc.emit.targets import DATA, gpu_names, is_file, read_toml
+from polyc.emit.targets import DATA, gpu_names, is_file, read_toml, wrong_floats
 from polyc.poly.errors import BuildError
-from polyc.poly.target import TF32, GpuTarget, mma_feature
+from polyc.poly.target import FLOATS, TF32, GpuTarget, mma_feature
 
 DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
 KIND = "kind"  # the key that files of GPUs have, and those of CPUs do not
@@ -103,11 +103,11 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
         BuildError: a key is missing, unknown or of the wrong type.
     """
     wanted = {f.name for f in fields(GpuTarget)} - {"name"}
-    wrong = sorted(wanted ^ set(data))
+    wrong = sorted((wanted - {"floats"}) ^ (set(data) - {"floats"}))
     if wrong:
         raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
     for key, kind in typing.get_type_hints(GpuTarget).items():
-        if key != "name" and not _fits(data[key], kind):
+        if key != "name" and key in data and not _fits(data[key], kind):
             raise BuildError(f"{where}: '{key}' must be {_spelled(kind)}")
         for number in data[key] if isinstance(data.get(key), list) else [data.get(key)]:
             if type(number) is int and not (0 if key in MAY_BE_UNKNOWN else 1) <= number <= MOST:
@@ -118,6 +118,8 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
     counted = ("sm_blocks", "sm_registers", "register_unit", "shared_unit")
     if data["sm_threads"] and not all(data[key] for key in counted):
         raise BuildError(f"{where}: with sm_threads known, {', '.join(counted)} are, too: they may not be 0")
+    if reason := wrong_floats(data.get("floats", FLOATS)):
+        raise BuildError(f"{where}: {reason}")
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return GpuTarget(name=name, **values)
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import onnx
 
-from polyc.graph_driver.cli.compile import names_in
-from polyc.graph_driver.cli.inspect import UsageError
+from polyc.graph_driver.cli.compile import arrays_of, names_in
 from polyc.graph_driver.narrowing import Quantised, quantize
 
 WORST = 5  # layers that are named
 
 
 def quantize_command(arguments: argparse.Namespace) -> int:
-    """Write the model; print the errors, or `--json`.
-
-    Raises:
-        UsageError: data that cannot be read.
-    """
+    """Write the model; print the errors, or `--json`. Raises `UsageError`: data that cannot be read."""
     path: Path = arguments.model
     made = quantize(
-        path, _data(arguments.data), "dynamic" if arguments.dynamic else "static", arguments.weights,
+        path, arrays_of(arguments.data), "dynamic" if arguments.dynamic else "static", arguments.weights,
         arguments.calibration, arguments.max_error, names_in(arguments.keep_f32 or ""), arguments.threads,
     )  # fmt: skip
     out = arguments.output or path.with_name(f"{path.stem}.{arguments.weights}bit.onnx")
@@ -36,15 +31,6 @@ def quantize_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _data(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, AttributeError, EOFError) as error:
-        text = " ".join(str(error).split())[:120]
-        raise UsageError(f"--data {path}: no .npz file with an array for each input ({text})") from None
-
-
 def _record(made: Quantised, out: Path) -> dict[str, object]:
     return {
         "model": str(out), "errors": dict(made.errors), "agreement": dict(made.agreement), "samples": made.samples,
@@ -53,11 +39,16 @@ def _record(made: Quantised, out: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _print(made: Quantised, out: Path) -> None:
-    for name, error in made.errors.items():
-        same = made.agreement.get(name)
+def print_errors(errors: Mapping[str, float], agreement: Mapping[str, float]) -> None:
+    """A line for each output: its error, and how many answers are the same."""
+    for name, error in errors.items():
+        same = agreement.get(name)
         answers = "" if same is None else f", the same largest element in {100 * same:.2f} % of rows"
         print(f"output {name}: relative error {error:.2e}{answers}")
+
+
+def _print(made: Quantised, out: Path) -> None:
+    print_errors(made.errors, made.agreement)
     for name, error in made.layers[:WORST]:
         print(f"layer  {name}: relative error {error:.2e} alone")
     print(f"layers {len(made.layers)} narrow, in f32: {', '.join(made.kept) or 'none'}")

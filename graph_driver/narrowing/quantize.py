@@ -12,6 +12,7 @@ import onnx
 
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.narrowing.calibrate import METHODS, Observed, samples
+from polyc.graph_driver.narrowing.measures import relative_error, root, same_answers
 from polyc.graph_driver.narrowing.prepare import Layer, constants, layers, prepared
 from polyc.graph_driver.narrowing.rewrite import Rewriting, fits_four_bits
 from polyc.poly.errors import ArgumentError
@@ -63,10 +64,10 @@ def quantize(
     """
     _check(way, weights, calibration, max_error)
     model = prepared(path)
-    names = _inputs(model)
+    names = inputs_of(model)
     runs = [*samples(data, [*names], names)]
     every = layers(model)
-    _check_kept(every, keep_f32)
+    check_kept(every, keep_f32)
     found = [n for n in every if n.name not in keep_f32 and n.operator not in keep_f32]
     if weights == 4:
         found = [n for n in found if fits_four_bits(n, model, constants(model.graph))]
@@ -83,7 +84,7 @@ def quantize(
         narrow = maker.of([n for n in found if n not in kept])
         got = compile_model(narrow, threads=threads)
         made = [got(feeds) for feeds in runs]
-        errors = {name: _relative([w[name] for w in wanted], [m[name] for m in made]) for name in wanted[0]}
+        errors = {name: relative_error([w[name] for w in wanted], [m[name] for m in made]) for name in wanted[0]}
         if max_error is None or max(errors.values(), default=0.0) <= max_error:
             break
         if len(kept) == len(found):
@@ -91,7 +92,7 @@ def quantize(
         kept = [n for n, _ in ranked[: max(2 * len(kept), 1)]]  # the worst one, two, four, ...
     local = [(n.name, e) for n, e in ranked if n not in kept]
     stay = sorted({n.name for n in kept} | {n.name for n in every if n not in found})
-    agreement = {n: _same_answers([w[n] for w in wanted], [m[n] for m in made]) for n in wanted[0]}
+    agreement = {n: same_answers([w[n] for w in wanted], [m[n] for m in made]) for n in wanted[0]}
     known = {n: share for n, share in agreement.items() if share is not None}
     return Quantised(narrow, errors, known, local, stay, len(runs), _weight_bytes(model), _weight_bytes(narrow))
 
@@ -107,17 +108,18 @@ def _check(way: str, weights: int, calibration: str, max_error: float | None) ->
         raise ArgumentError(f"an error is a positive number, not {max_error}")
 
 
-def _check_kept(every: Sequence[Layer], keep_f32: Sequence[str]) -> None:
+def check_kept(every: Sequence[Layer], keep_f32: Sequence[str]) -> None:
+    """Raises `ArgumentError`: a name is that of no layer."""
     known = {n.name for n in every} | {n.operator for n in every}
     for name in keep_f32:
         if name not in known:
             listed = ", ".join(sorted(known)[:8])
             raise ArgumentError(
-                f"'{name}' is no layer with constant weights: nothing to keep in f32 (there are {listed})"
+                f"'{name}' is no layer with constant weights: nothing to keep as it is (there are {listed})"
             )
 
 
-def _inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, ...]]:
+def inputs_of(model: onnx.ModelProto) -> dict[str, tuple[Any, ...]]:
     """Names and sizes of what the model is given; a size that is free is None."""
     stored = {t.name for t in model.graph.initializer}
     return {
@@ -143,7 +145,7 @@ def _observe(
 ) -> Observed:
     """The ranges of what layers read."""
     names = list(dict.fromkeys(model.graph.node[n.place].input[0] for n in found))
-    given = [n for n in names if n in _inputs(model)]
+    given = [n for n in names if n in inputs_of(model)]
     inner = [n for n in names if n not in given]
     compiled = compile_model(_with_outputs(model, inner), threads=threads)
     observed = Observed()
@@ -215,28 +217,11 @@ def _local_errors(
         for exact, narrow in pairs.items():
             a, b = made[exact].astype(np.float64), made[narrow].astype(np.float64)
             sums[exact] += (np.square(a - b).sum(), np.square(a).sum())
-    errors = [(n, _root(*sums[model.graph.node[n.place].output[0]])) for n in found]
+    errors = [(n, root(*sums[model.graph.node[n.place].output[0]])) for n in found]
     return sorted(errors, key=lambda pair: -pair[1])
 
 
 LOCAL = 16  # samples for errors of single layers
-
-
-def _root(difference: float, whole: float) -> float:
-    return float(np.sqrt(difference / whole)) if whole > 0 else float(np.sqrt(difference))
-
-
-def _relative(wanted: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> float:
-    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(wanted, made, strict=True)]
-    return _root(sum(np.square(a - b).sum() for a, b in pairs), sum(np.square(a).sum() for a, _ in pairs))
-
-
-def _same_answers(wanted: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> float | None:
-    """The share of rows with the same largest element; None where there are no classes."""
-    if any(w.ndim < 2 or w.shape[-1] < 2 for w in wanted):
-        return None
-    same = [w.argmax(-1) == m.argmax(-1) for w, m in zip(wanted, made, strict=True)]
-    return float(np.mean(np.concatenate([s.reshape(-1) for s in same])))
 
 
 def _weight_bytes(model: onnx.ModelProto) -> int:

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from polyc.graph_driver.narrowing.calibrate import Scale
 from polyc.graph_driver.narrowing.prepare import Layer, attribute, constants, replace_constant
+from polyc.graph_driver.passes.row_codes import weight_codes
 
 BLOCK, MIDDLE = 32, 8  # elements of a block of four-bit weights, and their zero point
-LARGEST = 127
 
 
 class Rewriting:
@@ -124,16 +124,6 @@ class Rewriting:
             return
         product = self._add(place, "MatMulNBits", operands, f"{stem}.product", **known)
         node.CopyFrom(helper.make_node("Add", [product, bias[0]], [out], name=node.name))
-
-
-def weight_codes(weights: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """i8 codes around 0 and their steps, one for each channel along `axis`."""
-    others = tuple(k for k in range(weights.ndim) if k != axis)
-    most = np.abs(weights).max(others)
-    steps = np.where(most > 0, most / LARGEST, 1).astype(np.float32)
-    shape = [1] * weights.ndim
-    shape[axis] = -1
-    return np.clip(np.rint(weights / steps.reshape(shape)), -LARGEST, LARGEST).astype(np.int8), steps
 
 
 def block_codes(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

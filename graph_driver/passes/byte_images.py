@@ -21,13 +21,12 @@ from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.operators.pointwise import ELEMENTWISE
 from polyc.graph_driver.passes.byte_nodes import Making
 from polyc.graph_driver.passes.byte_weights import ByteProduct, is_byte, product_of, room_of, widened, words
-from polyc.poly.dtypes import DType, f32, i8, i32, i64, u8
+from polyc.poly.dtypes import DType, f32, i8, i32, u8
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 LEAST_REUSE = 16  # products that each element must take part in
 RANK = 4
-AXES_AS_INPUT = 18  # opset from which reductions have their axes as an operand
 WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 
@@ -267,12 +266,7 @@ class _Images(Making):
         whole = whole and tuple(node.attrs["kernel_shape"]) == shape[2:] and not image.shifted
         if not (whole or (node.kind == "GlobalAveragePool" and len(shape) == RANK)):
             return False
-        axes = [1, 2]
-        if self.graph.opsets.get("", 0) >= AXES_AS_INPUT:
-            inputs = [image.name, self.constant(f"{y}.axes", np.array(axes), i64)]
-            self.add(node, "ReduceMean", inputs, self.result(y), keepdims=1)
-        else:
-            self.add(node, "ReduceMean", [image.name], self.result(y), axes=axes, keepdims=1)
+        self.reduce(node, "ReduceMean", image.name, [1, 2], self.result(y))
         return True
 
     def joined(self, node: Node) -> bool:

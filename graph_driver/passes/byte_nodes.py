@@ -10,7 +10,9 @@ from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.operators.byte_images import SIGNED
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.passes.byte_weights import BYTES, is_byte
-from polyc.poly.dtypes import DType, i8, i32, u8
+from polyc.poly.dtypes import DType, i8, i32, i64, u8
+
+AXES_AS_INPUT = {"ReduceSum": 13}  # the opset since which a reduction takes its axes as an operand; others: 18
 
 
 class Making:
@@ -41,6 +43,13 @@ class Making:
         """A node in the place of `node`."""
         self.nodes.append(Node(f"{node.name}", operator, inputs, [out], attrs, domain))
         return out
+
+    def reduce(self, node: Node, operator: str, x: str, axes: list[int], out: str) -> str:
+        """A reduction along these axes, which stay with one element each."""
+        if self.graph.opsets.get("", 0) >= AXES_AS_INPUT.get(operator, 18):
+            inputs = [x, self.constant(f"{out}.axes", np.array(axes), i64)]
+            return self.add(node, operator, inputs, out, keepdims=1)
+        return self.add(node, operator, [x], out, axes=axes, keepdims=1)
 
     def words(self, node: Node, name: str) -> str:
         """The bytes of an image as words."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import any_registered, calls_of, use_externals
 from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.precisions import F16
 from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
@@ -22,11 +23,12 @@ from polyc.graph_driver.passes.fold import fold_constants
 from polyc.graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_convolutions
 from polyc.graph_driver.passes.integer_products import compute_integer_products_in_f32
 from polyc.graph_driver.passes.parts import share_parts
-from polyc.graph_driver.passes.precision import assign_precision
+from polyc.graph_driver.passes.precision import Precision, use_types_of
 from polyc.graph_driver.passes.reciprocals import use_reciprocals
 from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.graph_driver.passes.views import make_views
 from polyc.graph_driver.passes.weight_panels import use_weight_panels
+from polyc.graph_driver.passes.zero_blocks import skip_zero_blocks
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
 from polyc.poly.records import dataclass
@@ -36,7 +38,8 @@ from polyc.poly.target import Target
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
 NOT_IF_EXACT = (
-    "winograd", "external", "byte-images", "byte-products", "quantised-convolutions", "bf16-pairs", "weight-panels",
+    "winograd", "external", "zero-blocks", "byte-images", "byte-products", "quantised-convolutions", "bf16-pairs",
+    "weight-panels",
 )  # fmt: skip
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
@@ -84,8 +87,13 @@ def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target
     return lambda graph, target: step(graph)
 
 
-def _precision(dtype: str, keep: Sequence[str] = ()) -> Callable[[Graph, Target | None], dict[str, int]]:
-    return lambda graph, target: assign_precision(graph, dtype, keep)
+def types_of(floats: Sequence[str], allow_downcast: bool) -> Pass:
+    """The pass for a target that does not compute in all types."""
+
+    def run(graph: Graph, target: Target | None) -> dict[str, int]:
+        return use_types_of(graph, floats, allow_downcast)
+
+    return replace(BY_NAME["target-types"], run=run)
 
 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
@@ -129,13 +137,17 @@ PASSES: tuple[Pass, ...] = (
     Pass("transforms", "chains of moves that cancel", _general(cancel_transforms)),
     Pass("affine", "normalisation and scales into the weights before them", _general(fold_affine_into_convolutions),
          exact=False),
-    Pass("precision", "f32 models computed in f16 (or --dtype bf16)", _precision("f16"), PLACING, exact=False,
-         default=False, asked_by="--dtype"),
+    Pass("target-types", "f32 where the target has no f16, or no f64", _general(lambda graph: {}), PLACING, exact=False,
+         default=False, asked_by="a target file"),
+    Pass("precision", "f32 models computed in f16 (or --precision bf16, int8, auto)", _general(Precision(F16).apply),
+         PLACING, exact=False, default=False, asked_by="--precision"),
     Pass("directions", "bidirectional recurrent layers as two layers", _general(split_directions), PLACING),
     Pass("byte-images", "images of codes with channels last, convolutions four channels at a time", use_byte_images,
          PLACING, specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("byte-products", "matrix products of codes four at a time", use_byte_products, PLACING, specific=True,
          exact=False, needs="pairs", limit=NO_PAIRS),
+    Pass("zero-blocks", "products without the blocks of zeros of their weights", _general(skip_zero_blocks), PLACING,
+         exact=False),
     Pass("siblings", "products of one operand as one product where it pays", _siblings, PLACING, specific=True),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
@@ -179,8 +191,8 @@ def select(
     disable: Iterable[str] = (),
     fast_math: bool = False,
     exact: bool = False,
-    dtype: str | None = None,
-    keep_f32: Sequence[str] = (),
+    precision: Precision | None = None,
+    types: Pass | None = None,
     backend: Ability | None = None,
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
@@ -192,7 +204,8 @@ def select(
         disable: names to leave out.
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
-        dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
+        precision: also the precision pass with this choice.
+        types: also this pass, for a target that does not compute in all types.
         backend: what makes the code; None can do everything.
 
     Raises:
@@ -211,9 +224,10 @@ def select(
                 raise ArgumentError(f"pass '{p.name}' is not for the back end {backend.name}: {p.limit}")
             if exact and p.name in NOT_IF_EXACT:
                 raise ArgumentError(f"pass '{p.name}' rounds elsewhere than the operator's definition: not with exact")
-    if dtype is not None:
+    if precision is not None:
         chosen = [p for p in chosen if p.name != "precision"]
-        chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
+        chosen.append(replace(BY_NAME["precision"], run=_general(precision.apply)))
+    chosen += [] if types is None else [types]
     left_out = {*disable} | set(NOT_IF_EXACT if exact else ())
     left_out |= {p.name for p in chosen if backend is not None and not p.suits(backend)}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}

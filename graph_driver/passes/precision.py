@@ -1,24 +1,33 @@
-"""Precision assignment: a model in f32 computed with tensors of f16 or bf16.
+"""Precision assignment: a model in f32 computed with tensors of f16 or bf16, and types that a target does not have.
 
 Every node that ONNX defines for the narrow type gets it, but those of `WIDE` and those that the user names:
 their results leave its range or lose too much. Casts stand only where a node of one kind meets one of the
 other (once a tensor), inputs and outputs of the model keep their type, and constants are rounded when the
 model is compiled. Sums of many terms are taken in f32 whatever the operands (`polyc.graph_driver.operators.halves`).
+Which nodes are narrow with `auto` is measured (`polyc.graph_driver.narrowing.choice`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 import onnx.defs
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
-from polyc.poly.dtypes import BY_NAME, DType, f32
+from polyc.graph_driver.graph.precisions import BF16, F16, INT8, MEASURED
+from polyc.graph_driver.passes.naming import check_names, is_named
+from polyc.graph_driver.passes.row_codes import use_row_codes
+from polyc.poly.dtypes import BY_NAME, DType, f16, f32, f64
 from polyc.poly.errors import ArgumentError
+from polyc.poly.hooks import resolve
+from polyc.poly.records import dataclass
 
-NARROW = {"f16": "tensor(float16)", "bf16": "tensor(bfloat16)"}
+TYPE_TEXTS = {"f16": "tensor(float16)", "bf16": "tensor(bfloat16)", "f32": "tensor(float)", "f64": "tensor(double)"}
+NARROW = (F16, BF16)
 WIDE = frozenset(
     ("Exp", "Pow", "Log", "Reciprocal", "ReduceSumSquare", "ReduceL2", "ReduceProd", "ReduceLogSum",
      "ReduceLogSumExp", "ReduceSum", "CumSum", "LpNormalization", "Softplus")
@@ -34,23 +43,59 @@ def is_added_cast(node: Node) -> bool:
     return node.op_type == "Cast" and node.proto is None and node.name.startswith(CAST)
 
 
+@dataclass(frozen=True)
+class Precision:
+    """What an f32 model is computed in: one of `polyc.graph_driver.graph.precisions` but f32.
+
+    `keep_f32` (operators, nodes or their results) stay wide, and with `narrow_only` all that it does not name.
+    `max_error`: of `auto` and `int8`, the largest error of an output, relative to the root of the mean square of its
+    values in f32. `data`: what it is measured on, for each input an array of samples; random operands where there is
+    none.
+    """
+
+    kind: str
+    keep_f32: Sequence[str] = ()
+    narrow_only: Sequence[str] = ()
+    max_error: float | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, graph: Graph) -> dict[str, int]:
+        """Change the graph. Raises `ArgumentError`: nothing in the model has a name that is given."""
+        keep: Collection[str] = self.kept(graph)
+        if self.kind not in MEASURED:
+            return make_narrow(graph, self.kind, keep)
+        kind, keep, notes = resolve("narrow_choice")(graph, self, keep)
+        counts = make_narrow(graph, kind, keep)
+        graph.notes += notes
+        return counts
+
+    def kept(self, graph: Graph) -> frozenset[str]:
+        """The names of what stays wide, whatever is measured. Raises `ArgumentError`: there is no such name."""
+        check_names(graph, self.keep_f32, "to keep in f32")
+        check_names(graph, self.narrow_only, "to make narrow")
+        if not self.narrow_only:
+            return frozenset(self.keep_f32)
+        others = (n for n in graph.nodes if not is_named(n, self.narrow_only))
+        return frozenset((*self.keep_f32, *(o for n in others for o in n.writes())))
+
+
+def make_narrow(graph: Graph, kind: str, keep: Collection[str]) -> dict[str, int]:
+    """Compute in a type of `NARROW`, or in codes (`int8`), what is not in `keep` (operators, nodes, results)."""
+    if kind == INT8:
+        return use_row_codes(graph, keep)
+    return assign_precision(graph, kind, keep)
+
+
 def assign_precision(graph: Graph, dtype: str, keep: Collection[str] = ()) -> dict[str, int]:
-    """Give nodes the type `dtype` (a key of `NARROW`) but those in `keep` (operators or node names).
+    """Give nodes the type `dtype` (one of `NARROW`) but those in `keep` (operators, nodes or their results).
 
     Raises:
-        ArgumentError: there is no such type, or nothing in the model has a name in `keep`.
+        ArgumentError: there is no such type.
     """
     if dtype not in NARROW:
         raise ArgumentError(f"no precision '{dtype}': it is {' or '.join(NARROW)}")
-    known = {n.op_type for n in graph.nodes} | {n.name for n in graph.nodes}
-    for name in keep:
-        if name not in known:
-            raise ArgumentError(f"'{name}' is no operator and no node of the model: nothing to keep in f32")
-    wide = {*WIDE, *keep}
-    ports = {
-        id(n): _narrow_ports(graph, n, NARROW[dtype]) if not wide & {n.op_type, n.name} else [] for n in graph.nodes
-    }
-    counts = _Assignment(graph, BY_NAME[dtype], ports).run()
+    counts = _retyped(graph, f32, BY_NAME[dtype], lambda n: n.op_type in WIDE or is_named(n, keep))
+    ports = counts.pop("ports")
     stay = sorted({n.op_type for n in graph.nodes if not ports.get(id(n), True) and _computes(graph, n)})
     graph.notes.append(
         f"{dtype}: {counts['nodes']} nodes, {counts['casts']} casts; in f32: {', '.join(stay) or 'nothing'}"
@@ -58,12 +103,47 @@ def assign_precision(graph: Graph, dtype: str, keep: Collection[str] = ()) -> di
     return counts
 
 
+def use_types_of(graph: Graph, floats: Collection[str], allow_downcast: bool) -> dict[str, int]:
+    """Compute in f32 what the target, which has the types `floats`, cannot: f16 always, f64 where that is allowed.
+
+    Raises:
+        ArgumentError: the model computes in f64.
+    """
+    total = {"nodes": 0, "casts": 0}
+    for source in (f64, f16):
+        if source.name in floats or not any(_has(graph, n, source) for n in graph.nodes):
+            continue
+        if source == f64 and not allow_downcast:
+            raise ArgumentError(
+                "the model computes in f64, which the target does not have: --allow-downcast computes it in f32"
+            )
+        counts = _retyped(graph, source, f32, lambda n: False)
+        left = sorted({n.op_type for n in graph.nodes if n.op_type != "Cast" and _has(graph, n, source)})
+        if left:
+            raise ArgumentError(f"{', '.join(left)} in {source}, which the target does not have, cannot be in f32")
+        graph.notes.append(
+            f"{source} is computed in f32 on this target: {counts['nodes']} nodes, {counts['casts']} casts"
+        )
+        total = {k: n + counts[k] for k, n in total.items()}
+    return total
+
+
+def _has(graph: Graph, node: Node, dtype: DType) -> bool:
+    return any(graph.tensors[n].dtype == dtype for n in (*node.reads(), *node.writes()))
+
+
+def _retyped(graph: Graph, source: DType, to: DType, stays: Callable[[Node], bool]) -> dict[str, Any]:
+    ports = {id(n): [] if stays(n) else _ports(graph, n, source, TYPE_TEXTS[to.name]) for n in graph.nodes}
+    return {"ports": ports, **_Assignment(graph, source, to, ports).run()}
+
+
 def _computes(graph: Graph, node: Node) -> bool:
     return any(graph.tensors[o].dtype == f32 for o in node.writes())
 
 
-def _narrow_ports(graph: Graph, node: Node, type_text: str) -> list[str]:
-    """The f32 tensors of a node that may have the narrow type together; empty where one of its results may not."""
+def _ports(graph: Graph, node: Node, source: DType, type_text: str) -> list[str]:
+    """The tensors of type `source` of a node that may have the other together; empty where one of its results may
+    not."""
     if node.domain or node.captures or node.bodies or node.op_type == "Cast":
         return []
     schema = onnx.defs.get_schema(node.op_type, graph.opsets[""])
@@ -71,11 +151,11 @@ def _narrow_ports(graph: Graph, node: Node, type_text: str) -> list[str]:
     versions = (schema, onnx.defs.get_schema(node.op_type))
     free = {c.type_param_str for s in versions for c in s.type_constraints if type_text in c.allowed_type_strs}
     inputs = list(_typed(node.inputs, schema.inputs))
-    decided = {t for name, t in inputs if graph.tensors[name].dtype == f32} & free
-    results = [(name, t) for name, t in _typed(node.outputs, schema.outputs) if graph.tensors[name].dtype == f32]
+    decided = {t for name, t in inputs if graph.tensors[name].dtype == source} & free
+    results = [(name, t) for name, t in _typed(node.outputs, schema.outputs) if graph.tensors[name].dtype == source]
     if not decided or any(t not in decided for _, t in results):
         return []
-    taken = [name for name, t in (*inputs, *results) if t in decided and graph.tensors[name].dtype == f32]
+    taken = [name for name, t in (*inputs, *results) if t in decided and graph.tensors[name].dtype == source]
     return list(dict.fromkeys(taken))
 
 
@@ -87,10 +167,10 @@ def _typed(names: list[str], formal: list[onnx.defs.OpSchema.FormalParameter]) -
 
 
 class _Assignment:
-    """The rewriting: tensors in the narrow type beside those in f32, each made when somebody wants it."""
+    """The rewriting: tensors in the other type beside those as given, each made when somebody wants it."""
 
-    def __init__(self, graph: Graph, dtype: DType, ports: dict[int, list[str]]) -> None:
-        self.graph, self.dtype, self.ports = graph, dtype, ports
+    def __init__(self, graph: Graph, source: DType, dtype: DType, ports: dict[int, list[str]]) -> None:
+        self.graph, self.source, self.dtype, self.ports = graph, source, dtype, ports
         self.narrow: dict[str, str] = {}
         self.nodes: list[Node] = []
         self.counts = {"nodes": 0, "casts": 0}
@@ -112,14 +192,14 @@ class _Assignment:
             self.nodes.append(made)
             for wide, narrow in results.items():
                 if wide in self.wanted_wide:
-                    self.cast(narrow, wide, f32)
+                    self.cast(narrow, wide, self.source)
                 else:
                     del self.graph.tensors[wide]
         self.graph.nodes = self.nodes
         return self.counts
 
     def fresh(self, name: str) -> str:
-        """A narrow tensor beside the f32 tensor `name`."""
+        """A tensor of the other type beside the tensor `name`."""
         tensor = self.graph.tensors[name]
         narrow = self.graph.fresh(f"{name} {self.dtype}")
         const = None if tensor.const is None else _rounded(tensor.const, self.dtype)
@@ -128,7 +208,7 @@ class _Assignment:
         return narrow
 
     def narrowed(self, name: str) -> str:
-        """The narrow form of an f32 tensor; a cast is added where nobody makes it."""
+        """The other form of a tensor; a cast is added where nobody makes it."""
         if name not in self.narrow:
             narrow = self.fresh(name)
             if self.graph.tensors[narrow].const is None:
