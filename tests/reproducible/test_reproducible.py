@@ -1,0 +1,102 @@
+"""`reproducible=True`: the same bits on every number of threads, size of batch, CPU and back end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import polyc
+from polyc import dims, empty, f32, op
+from polyc.poly.dependences import conflicts
+from polyc.poly.errors import OptionError, ScopError
+from polyc.poly.reduction import contracts, fixed_order
+from polyc.poly.rewriting.forward import forward
+
+IMAGES = 4
+N = dims("N")
+
+
+def network(rng: np.random.Generator, channels: int, side: int) -> onnx.ModelProto:
+    """Two convolutions, a mean, a product and a softmax, of any number of images."""
+    weights: dict[str, np.ndarray] = {
+        "w0": rng.standard_normal((channels, 3, 3, 3)), "b0": rng.standard_normal(channels),
+        "w1": rng.standard_normal((channels, channels, 3, 3)), "w2": rng.standard_normal((channels, 7)),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], strides=[2, 2]),
+        helper.make_node("Sigmoid", ["c1"], ["s"]),
+        helper.make_node("Mul", ["c1", "s"], ["m"]),
+        helper.make_node("GlobalAveragePool", ["m"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("MatMul", ["f", "w2"], ["p"]),
+        helper.make_node("Softmax", ["p"], ["y"]),
+    ]
+    return _model(nodes, ["N", 3, side, side], ["N", 7], weights)
+
+
+def _model(
+    nodes: Sequence[onnx.NodeProto], x: Sequence[int | str], y: Sequence[int | str], weights: dict[str, np.ndarray]
+) -> onnx.ModelProto:
+    constants = [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", x), ("y", y))]
+    graph = helper.make_graph(nodes, "network", [ends[0]], [ends[1]], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_bits_are_the_same_everywhere() -> None:
+    rng = np.random.default_rng()
+    side = int(rng.integers(9, 14))
+    model, x = network(rng, 16, side), rng.standard_normal((IMAGES, 3, side, side)).astype(np.float32)
+    found = {}
+    for target, threads, batch in (("cpu", 1, 4), ("cpu", 2, 1), ("c", 1, 4), ("x86-64-v3", 2, 2)):
+        compiled = polyc.compile_model(model, target=target, threads=threads, dims={"N": batch}, reproducible=True)
+        assert not compiled.plan.host_steps
+        parts = [compiled({"x": x[k : k + batch]})["y"] for k in range(0, IMAGES, batch)]
+        found[target, threads, batch] = np.concatenate(parts).tobytes()
+    assert len(set(found.values())) == 1, [k for k, v in found.items() if v != found["cpu", 1, 4]]
+
+
+def test_what_is_joined_rounds_as_what_is_apart() -> None:
+    """A product that a node rounds before a sum is no fused multiply-add where the two become one kernel."""
+    rng = np.random.default_rng()
+    nodes = [helper.make_node("Mul", ["x", "w"], ["m"]), helper.make_node("ReduceSum", ["m"], ["y"], keepdims=0)]
+    model = _model(nodes, [3, 501], [], {"w": rng.standard_normal((3, 501))})
+    x = rng.standard_normal((3, 501)).astype(np.float32)
+    ways = [polyc.compile_model(model, reproducible=True, fuse=fuse)({"x": x})["y"].tobytes() for fuse in (True, False)]
+    assert ways[0] == ways[1]
+
+
+@op
+def scaled_sum(a: f32[N], b: f32[N]) -> f32[1]:
+    t = empty((N,), f32)
+    s = empty((1,), f32)
+    for i in range(N):
+        t[i] = a[i] * b[i]
+    s[0] = 0.0
+    for i in range(N):
+        s[0] += t[i]
+    return s
+
+
+def test_the_order_of_sums_is_a_conflict_like_any_other() -> None:
+    free = scaled_sum.scop()
+    fixed = fixed_order(free)
+    assert conflicts(free).relaxed
+    assert not conflicts(fixed).relaxed
+    assert contracts(fixed)
+    forward(free, "t")
+    with pytest.raises(ScopError, match="adds up rounded"):
+        forward(fixed, "t")
+
+
+def test_options_that_contradict_it() -> None:
+    model = network(np.random.default_rng(0), 4, 6)
+    for other in ({"tier": "progressive"}, {"fast_math": True}):
+        with pytest.raises(OptionError, match="reproducible"):
+            polyc.compile_model(model, reproducible=True, **other)
