@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         widen_pairs,
         zeros,
     )
-    from polyc.frontend_dsl.derived import grad, jvp
+    from polyc.frontend_dsl.derived import grad, jvp, vjp
     from polyc.graph_driver.artifacts.package import load
     from polyc.graph_driver.communication.ranks import RankError
     from polyc.graph_driver.compile_model import compile_model
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
     from polyc.graph_driver.python_graphs.builder import GraphBuilder
     from polyc.graph_driver.python_graphs.dynamic_batch import DynamicBatch
+    from polyc.graph_driver.python_graphs.lazy_arrays import LazyArray, lazy
     from polyc.graph_driver.python_graphs.trace import Traced, trace
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
@@ -107,7 +108,7 @@ _NAMES = {  # module: what it holds of the public API
         " empty erf exp expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round"
         " rsqrt serial sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
     ),
-    "polyc.frontend_dsl.derived": "grad jvp",
+    "polyc.frontend_dsl.derived": "grad jvp vjp",
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
@@ -119,6 +120,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.farm.batch": "batch",
     "polyc.graph_driver.python_graphs.builder": "GraphBuilder",
     "polyc.graph_driver.python_graphs.dynamic_batch": "DynamicBatch",
+    "polyc.graph_driver.python_graphs.lazy_arrays": "LazyArray lazy",
     "polyc.graph_driver.python_graphs.trace": "Traced trace",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
@@ -149,6 +151,7 @@ __all__ = [
     "GraphBuilder",
     "IllegalSchedule",
     "InferenceSession",
+    "LazyArray",
     "LossScaling",
     "Model",
     "ModelError",
@@ -205,6 +208,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jvp",
+    "lazy",
     "load",
     "log",
     "log1p",
@@ -236,6 +240,7 @@ __all__ = [
     "unregister_external",
     "unroll",
     "vectorize",
+    "vjp",
     "where",
     "widen_pairs",
     "zeros",

@@ -17,7 +17,7 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.importing.binding import TYPICAL, TYPICAL_BATCH
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import options_of
 from polyc.graph_driver.python_graphs import interpreting
 from polyc.graph_driver.python_graphs.place import placed
 from polyc.graph_driver.python_graphs.recording import Recording, element_type
@@ -41,7 +41,7 @@ class GraphBuilder:
     def __init__(self, name: str = "graph") -> None:
         self._symbols = Symbols()
         self._sizes: dict[str, Any] = {}
-        self._recording = Recording(name, constants=True, symbols=self._symbols)
+        self._recording = Recording(name, symbols=self._symbols)
         self._named: dict[str, GraphTensor] = {}
 
     @property
@@ -160,10 +160,7 @@ class GraphBuilder:
             ModelError: there are no outputs, or a node cannot run.
             ArgumentError: there is no such option.
         """
-        try:
-            chosen = CompileOptions(target=target, **options)
-        except TypeError as error:
-            raise ArgumentError(f"compile: {str(error).split('__init__() ')[-1]}") from None
+        chosen = options_of("compile", target, options)
         platform = platform_of(chosen.target, chosen.threads)
         chosen.pipeline(platform)
         chosen.refuse_ignored(platform, symbolic=bool(self._sizes))

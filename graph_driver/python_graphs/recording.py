@@ -14,6 +14,7 @@ from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.operators.context import OperatorScop, array_shape
+from polyc.graph_driver.python_graphs.elements import digest_of
 from polyc.graph_driver.python_graphs.place import place, placed
 from polyc.poly.dtypes import DType, from_numpy, i64
 from polyc.poly.errors import ModelError, PolycError
@@ -26,36 +27,39 @@ UNBOUNDED = 1 << 20
 class Recording(Construction):
     """A graph under construction from Python.
 
-    `arrays` are those that the program reads beside its arguments, by the name of the input that each is: a run reads
-    them where they lie. With `constants=True` they become constants of the graph instead. `finished`: nothing more may
-    be recorded.
+    Arrays that the program meets beside its arguments have the elements of that moment. They become constants of the
+    graph, or, with `around`, inputs: `arrays` by their names, those `around` as they are, so that a run reads them
+    where they lie, and others as copies. `finished`: nothing more may be recorded.
     """
 
-    def __init__(self, name: str, constants: bool = False, symbols: Symbols | None = None) -> None:
+    def __init__(self, name: str, around: Sequence[np.ndarray] | None = None, symbols: Symbols | None = None) -> None:
         super().__init__(name, symbols)
-        self.constants = constants
+        self.around = None if around is None else {id(a) for a in around}
         self.arrays: dict[str, np.ndarray] = {}
         self.protos: list[NodeProto] = []
         """All nodes as ONNX has them, as far as it can."""
         self.own: list[str] = []
         """Names of operators of the language: a file of ONNX has no such nodes."""
         self.finished = ""
-        self._met: dict[int, Value] = {}
+        self._met: dict[tuple[int, int], tuple[np.ndarray, Value]] = {}
+        """By identity and elements: the array, kept so that no other gets its identity, and what it became."""
 
     # ---- leaves ----
 
     def leaf(self, array: np.ndarray) -> Value:
         """An array of the program that is no argument. Raises `ModelError`: polyc has no such elements."""
-        if id(array) not in self._met:
-            dtype = element_type(array.dtype)
-            if self.constants:
-                made = self.constant(array, dtype)
-            else:
-                name = self.graph.fresh(f"array{len(self.arrays)}")
-                made = self.input(name, dtype, array.shape)
-                self.arrays[name] = array
-            self._met[id(array)] = made
-        return self._met[id(array)]
+        dtype = element_type(array.dtype)
+        key = id(array), digest_of(array)
+        if key not in self._met:
+            self._met[key] = array, self._leaf(array, dtype)
+        return self._met[key][1]
+
+    def _leaf(self, array: np.ndarray, dtype: DType) -> Value:
+        if self.around is None:
+            return self.constant(array, dtype)
+        name = self.graph.fresh(f"array{len(self.arrays)}")
+        self.arrays[name] = array if id(array) in self.around else array.copy()
+        return self.input(name, dtype, array.shape)
 
     def weight(self, name: str, array: np.ndarray, dtype: DType) -> Value:
         """A constant with a name of its own."""

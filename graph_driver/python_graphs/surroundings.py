@@ -1,7 +1,8 @@
 """What a Python function reads beside its arguments: for guards of a trace.
 
-Found by walking from the function: closures, defaults, globals that its code names, functions among them, and
-attributes that the code names of objects among them. Libraries are taken as they are.
+Found by walking from the function: closures, defaults, globals that its code names, functions among them, attributes
+that the code names of objects and classes among them, what containers hold. Code of packages is taken as it is. A walk
+that would not end is refused, as what it leaves out could change without anybody noticing.
 """
 
 from __future__ import annotations
@@ -9,18 +10,30 @@ from __future__ import annotations
 import random
 import sys
 import types
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from polyc.graph_driver.python_graphs.elements import digest_of, frozen
+from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
 MOST = 20_000
 """Values that a walk looks at."""
-_LIBRARIES = frozenset({"polyc", "numpy", "scipy", "onnx", *sys.stdlib_module_names}) - {"__main__"}
+_OWN = frozenset({"polyc", "onnx"})
+_NUMERIC = frozenset({"numpy", "scipy"})
+_STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+_LIBRARIES = _OWN | _NUMERIC | _STANDARD
+_BY_TEXT = frozenset({"getattr", "vars", "__dict__", "attrgetter", "methodcaller"})
+"""Names in a code that may reach any attribute."""
+_NEVER_CALLED = frozenset({"__init__", "__new__", "__repr__", "__str__", "__del__", "__init_subclass__"})
+"""Methods that no expression of a traced function calls on an object that is there already, but by name."""
+_ANY_NAME = frozenset({"__getattr__", "__getattribute__"})
+_SCALARS = (bool, int, float, complex, str, bytes, np.generic)
 
 
 @dataclass
@@ -33,12 +46,9 @@ class Surroundings:
     kept: list[Any] = field(default_factory=list)
     generators: list[np.random.Generator] = field(default_factory=list)
 
-    def digest(self) -> int:
-        """A number that follows from the elements of all arrays."""
-        total = 0
-        for array in self.arrays.values():
-            total = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data, total)
-        return total
+    def digest(self) -> tuple[int, ...]:
+        """Numbers that follow from the elements of the arrays that somebody could change."""
+        return tuple(digest_of(a) for a in self.arrays.values() if not frozen(a))
 
     def random_state(self) -> str:
         """The state of all random numbers that the function can draw."""
@@ -47,44 +57,64 @@ class Surroundings:
         return f"{legacy[1][:4]}{legacy[2:]}{hash(random.getstate())}{states}"
 
 
-def surroundings(fn: Callable[..., Any]) -> Surroundings:
-    """What a function reads beside its arguments, as it is now."""
-    found = _Walk()
+def surroundings(fn: Callable[..., Any], most: int = MOST) -> Surroundings:
+    """What a function reads beside its arguments, as it is now.
+
+    Raises:
+        ModelError: more values than `most`.
+    """
+    found = _Walk(most)
     found.value(fn, "", ())
     return found.made
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.made = Surroundings()
         self.seen: set[tuple[int, int]] = set()
         self.first: dict[int, str] = {}
-        self.left = MOST
+        self.most = self.left = most
 
     def value(self, value: Any, path: str, names: tuple[str, ...]) -> None:
         """One value; of objects the attributes `names`."""
         self.left -= 1
         if self.left < 0:
-            return
-        if isinstance(value, np.ndarray):
+            raise ModelError(
+                f"the function reads more than {self.most} values from around, the last one {path}: give them as "
+                f"arrays or arguments, so that a change of them is noticed"
+            )
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            self.made.tokens[path] = ("array", "object", value.shape)
+            self._each(enumerate(value.reshape(-1).tolist()), value, path, names)
+        elif isinstance(value, np.ndarray):
             first = self.first.setdefault(id(value), path)  # the same array under two names stays one
             self.made.tokens[path] = ("array", value.dtype.str, value.shape, first)
             self.made.arrays[path] = value
             self.made.kept.append(value)
-        elif value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
+        elif value is None or isinstance(value, _SCALARS):
             self.made.tokens[path] = (type(value).__name__, repr(value))
+        elif isinstance(value, memoryview):
+            self.value(np.asarray(value), path, names)
         elif isinstance(value, (list, tuple)):
             self.made.tokens[path] = (type(value).__name__, len(value))
-            if self._new(value, names):
-                for k, v in enumerate(value):
-                    self.value(v, f"{path}[{k}]", names)
+            self._each(enumerate(value), value, path, names)
+        elif isinstance(value, (set, frozenset)):
+            self.made.tokens[path] = (type(value).__name__, len(value))
+            self._each(enumerate(sorted(value, key=repr)), value, path, names)
         elif isinstance(value, dict):
             self.made.tokens[path] = ("dict", tuple(map(repr, value)))
-            if self._new(value, names):
-                for key, v in value.items():
-                    self.value(v, f"{path}[{key!r}]", names)
+            self._each(value.items(), value, path, names)
         else:
             self._object(value, path, names)
+
+    def _each(self, items: Any, owner: Any, path: str, names: tuple[str, ...]) -> None:
+        """What a container holds, and the attributes of one whose class is the user's."""
+        if not self._new(owner, names):
+            return
+        for key, v in items:
+            self.value(v, f"{path}[{key!r}]", names)
+        if not _library(type(owner)):
+            self._instance(owner, path, names)
 
     def _object(self, value: Any, path: str, names: tuple[str, ...]) -> None:
         self.made.tokens[path] = (type(value).__name__, id(value))
@@ -100,14 +130,56 @@ class _Walk:
         elif isinstance(value, types.ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES:
                 self._attributes(vars(value), path, names)
-        elif not isinstance(value, type) and not _library(type(value)) and self._new(value, names):
-            self._attributes(getattr(value, "__dict__", {}), path, names)
-            for cls in type(value).__mro__:
-                for name in (*names, "__call__"):
-                    inner = vars(cls).get(name)
-                    inner = inner.fget if isinstance(inner, property) else inner
-                    if isinstance(inner, types.FunctionType):
-                        self._function(inner, f"{path}.{name}", value)
+        elif isinstance(value, type):
+            if not _library(value):
+                self._class(value, value, path, names)
+        elif _library(type(value)):
+            self._of_library(value, path, names)
+        elif self._new(value, names):
+            self._instance(value, path, names)
+
+    def _instance(self, value: Any, path: str, names: tuple[str, ...]) -> None:
+        """Attributes of an object of a class of the user's."""
+        own = dict(getattr(value, "__dict__", {}))
+        for cls in type(value).__mro__:
+            slots = vars(cls).get("__slots__", ())
+            own |= {s: getattr(value, s) for s in ([slots] if isinstance(slots, str) else slots) if hasattr(value, s)}
+        computed = any(n in vars(c) for c in type(value).__mro__ if not _installed(c) for n in _ANY_NAME)
+        self._attributes(own, path, tuple(own) if computed or not _BY_TEXT.isdisjoint(names) else names)
+        self._class(type(value), value, path, tuple(n for n in names if n not in own))
+
+    def _class(self, cls: type, owner: Any, path: str, names: tuple[str, ...]) -> None:
+        """Attributes of a class, and what its methods read that Python calls without their names."""
+        for c in cls.__mro__:
+            if _installed(c):
+                continue
+            special = () if owner is cls else (n for n in vars(c) if n[:2] == n[-2:] == "__" and n not in _NEVER_CALLED)
+            for name in dict.fromkeys((*names, *special)):
+                if name not in vars(c):
+                    continue
+                inner = vars(c)[name]
+                inner = inner.fget if isinstance(inner, property) else getattr(inner, "__func__", inner)
+                if isinstance(inner, types.FunctionType):
+                    self._function(inner, f"{path}.{name}", owner)
+                elif name in names and not isinstance(inner, types.MemberDescriptorType):
+                    self.value(inner, f"{path}.{name}", names)
+
+    def _of_library(self, value: Any, path: str, names: tuple[str, ...]) -> None:
+        """What an object of a library holds, as it says to whoever would copy it."""
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is not None:
+            self.value(wrapped, f"{path}.__wrapped__", names)
+        if _root(type(value)) in _OWN or not self._new(value, names):
+            return
+        try:
+            parts = value.__reduce_ex__(4)
+        except Exception:  # whatever a library says to that: it cannot be copied, and stands for itself
+            return
+        if isinstance(parts, tuple):
+            _, arguments, *more = parts
+            state, items, pairs = (*more, None, None, None)[:3]
+            held = (arguments, state, None if items is None else list(items), None if pairs is None else dict(pairs))
+            self.value(held, f"{path}.state", names)
 
     def _attributes(self, found: Mapping[str, Any], path: str, names: tuple[str, ...]) -> None:
         for name in names:
@@ -115,7 +187,7 @@ class _Walk:
                 self.value(found[name], f"{path}.{name}" if path else name, names)
 
     def _function(self, fn: types.FunctionType, path: str, owner: Any) -> None:
-        if _library(fn) or not self._new(fn, (path if owner is not None else "",)):
+        if _installed(fn) or not self._new(fn, (path if owner is not None else "",)):
             return
         names = tuple(dict.fromkeys(_names(fn.__code__)))
         dot = f"{path}." if path else ""
@@ -128,11 +200,9 @@ class _Walk:
                 self.made.tokens[f"{dot}{name}"] = None
         for k, default in enumerate((*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())):
             self.value(default, f"{dot}default{k}", names)
-        self._attributes(fn.__globals__, path, tuple(n for n in names if n in fn.__globals__))
-        for name in names:  # of modules and objects by name, what the code reads of them
-            inner = fn.__globals__.get(name)
-            if isinstance(inner, types.ModuleType) or hasattr(inner, "__dict__"):
-                self.value(inner, f"{dot}{name}", names)
+        for name in names:
+            if name in fn.__globals__:
+                self.value(fn.__globals__[name], f"{dot}{name}", names)
         if owner is not None:
             self.value(owner, f"{dot}self" if "self" not in path else f"{path}.self", names)
 
@@ -142,11 +212,27 @@ class _Walk:
         if key in self.seen:
             return False
         self.seen.add(key)
+        self.made.kept.append(value)  # an id is a name only as long as the object lives
         return True
 
 
+def _root(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
 def _library(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] in _LIBRARIES
+    return _root(value) in _LIBRARIES
+
+
+def _installed(value: Any) -> bool:
+    """Whether this is code of a library or of another package: it is taken as it is."""
+    return _library(value) or _is_package(_root(value))
+
+
+@cache
+def _is_package(root: str) -> bool:
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -70,6 +70,10 @@ class AskedSizes:
         made.symbols = symbols if symbols else None
         return made
 
+    def again(self) -> AskedSizes:
+        """The same as it was when this began."""
+        return self.begin(self.numbers)
+
     def shape(self, path: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
         """An argument's shape with formulas."""
         wanted = self.sizes.get(path) or [None] * len(shape)

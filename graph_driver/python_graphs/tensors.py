@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -49,10 +50,7 @@ class GraphTensor(NDArrayOperatorsMixin):
     @property
     def size(self) -> Any:
         """Number of elements."""
-        total: Any = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        return prod(self.shape)
 
     @property
     def T(self) -> GraphTensor:
@@ -225,7 +223,7 @@ class GraphTensor(NDArrayOperatorsMixin):
         return self._call("transpose", np.transpose, (self, wanted), {})
 
     def __getattr__(self, name: str) -> Any:
-        function = _METHODS.get(name)
+        function = METHODS.get(name)
         if function is None:
             if name.startswith("__"):
                 raise AttributeError(name)
@@ -233,7 +231,7 @@ class GraphTensor(NDArrayOperatorsMixin):
         return lambda *args, **kwargs: self._call(name, function, (self, *args), kwargs)
 
 
-_METHODS = {
+METHODS = {
     name: getattr(np, name)
     for name in (
         "sum mean max min prod all any argmax argmin var std squeeze swapaxes ravel dot clip repeat take cumsum round"

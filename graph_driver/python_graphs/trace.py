@@ -3,6 +3,9 @@
 A recorded graph holds for calls that are like the one it was recorded at: guards say for which. They are the element
 types and shapes of arrays among the arguments, everything else among them by value, and what the function reads from
 around (`surroundings.py`). A call that no recorded graph holds for records another one, which is counted.
+
+Arrays from around are inputs of the graph. Python can look into them, too, so the function is recorded again when their
+elements have changed; mostly that gives the same graph, and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import numpy as np
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.building.construction import Value
 from polyc.graph_driver.compiling.from_source import compile_built
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.graph.exact_text import exact_graph
+from polyc.graph_driver.options import CompileOptions, options_of
 from polyc.graph_driver.python_graphs import interpreting
 from polyc.graph_driver.python_graphs.recording import Recording, element_type
 from polyc.graph_driver.python_graphs.structure import Form, leaves, mapped
@@ -39,24 +43,25 @@ Guards = Mapping[str, Hashable]
 
 @dataclass(eq=False)
 class Program:
-    """A recorded graph: `reason` says why it was recorded, `guards` for which calls it holds."""
+    """A recorded graph: `reason` says why it was recorded, `guards`, `sizes` and `digest` (of the elements of arrays
+    from around) for which calls it holds. `text` is the graph as it was recorded."""
 
     reason: str
     guards: Guards
     recording: Recording
+    text: str
     sizes: AskedSizes
     around: Surroundings
-    digest: int | None
+    digest: tuple[int, ...]
     arguments: Mapping[str, str]
     captured: Mapping[str, str]
     result: Any
     model: Model | None = None
 
-    def holds(self, sizes: Mapping[str, int], around: Surroundings) -> bool:
-        """Whether the graph is that of a call whose guards are the same, with these values of symbolic sizes."""
-        if self.digest is not None and self.digest != around.digest():
-            return False
-        return self.sizes.holds(sizes)
+    def renew(self, again: Program) -> None:
+        """Take what belongs to other elements of arrays from around, for which the graph came out the same."""
+        self.recording, self.around, self.digest = again.recording, again.around, again.digest
+        self.captured, self.result = again.captured, again.result
 
     def feeds(self, args: Mapping[str, np.ndarray], around: Surroundings) -> dict[str, np.ndarray]:
         """The inputs of the graph for a call."""
@@ -158,11 +163,15 @@ class Traced:
         arrays, guards = _guards(named, asked)
         around = surroundings(self.eager)
         guards |= {f"{path or self.name} (read from around)": token for path, token in around.tokens.items()}
-        key = tuple(guards.items())
-        found = next((k for k, p in self._programs.items() if k[0] == key and p.holds(asked.values, around)), None)
+        key, digest = tuple(guards.items()), around.digest()
+        alike = [k for k, p in self._programs.items() if k[0] == key and p.sizes.holds(asked.values)]
+        found = next((k for k in alike if self._programs[k].digest == digest), None)
+        if found is None:
+            found = next((k for k in alike if self._renewed(self._programs[k], named, around)), None)
         if found is None:
             found = key, self.count
             self._programs[found] = self._recorded(named, guards, around, asked)
+            self.count += 1
         program = self._programs[found] = self._programs.pop(found)
         while len(self._programs) > KEPT:
             del self._programs[next(iter(self._programs))]
@@ -191,11 +200,19 @@ class Traced:
         if not self._programs:
             return "the first call"
         if any(p.guards == guards for p in self._programs.values()):
-            return "sizes, or elements of an array that the function computes with, for which the others do not hold"
+            return "sizes, or elements of an array from around, for which the others do not hold"
         found = [_differences(p.guards, guards) for p in reversed(self._programs.values())]
         return ", ".join(min(found, key=len)[:SHOWN])
 
     # ---- recording ---------------------------------------------------------------------------
+
+    def _renewed(self, program: Program, named: Mapping[str, Any], around: Surroundings) -> bool:
+        """Whether the function still makes this graph, after elements of arrays from around have changed."""
+        again = self._record(named, program.guards, around, program.reason, program.sizes.again())
+        if again.text != program.text:
+            return False
+        program.renew(again)
+        return True
 
     def _recorded(
         self, named: Mapping[str, Any], guards: Guards, around: Surroundings, asked: AskedSizes
@@ -208,8 +225,7 @@ class Traced:
             if not asked.ones:
                 raise
             return self._record(named, guards, around, reason, asked.begin(asked.ones))  # 1 is repeated, others are not
-        if not program.holds(asked.values, around):
-            self.count -= 1
+        if not program.sizes.holds(asked.values):
             program = self._record(named, guards, around, reason, asked.begin(asked.values))
         return program
 
@@ -217,7 +233,7 @@ class Traced:
         self, named: Mapping[str, Any], guards: Guards, around: Surroundings, reason: str, asked: AskedSizes
     ) -> Program:
         """The function called with tensors of a graph in the place of arrays. Raises `ModelError`."""
-        recording = Recording(self.name, symbols=asked.symbols)
+        recording = Recording(self.name, list(around.arrays.values()), asked.symbols)
         arguments: dict[str, str] = {}
 
         def leaf(value: Any, path: str) -> Any:
@@ -229,20 +245,22 @@ class Traced:
             return GraphTensor(recording, recording.input(name, element_type(value.dtype), shape), shared=True)
 
         given = {name: mapped(value, name, leaf) for name, value in named.items()}
-        before = around.random_state()
+        before, digest = around.random_state(), around.digest()
         made = self._called(given)
         if surroundings(self.eager).random_state() != before:
             raise ModelError(
                 f"{self.name} draws random numbers, which a graph would repeat at each call: give them as an argument"
             )
+        if around.digest() != digest:
+            raise ModelError(
+                f"{self.name} changes elements of an array from around, which a graph would not do again: return them"
+            )
         result = mapped(made, "", lambda value, path: _output(recording, value))
         places = {id(a): path for path, a in reversed(around.arrays.items())}
         captured = {n: places[id(a)] for n, a in recording.arrays.items() if id(a) in places}
-        fresh = len(captured) < len(recording.arrays)
-        digest = around.digest() if fresh and around.arrays else None
         recording.finished = "the graph has been recorded: a tensor of it outlived the call"
-        self.count += 1
-        return Program(reason, guards, recording, asked, around, digest, arguments, captured, result)
+        text = exact_graph(recording.graph)
+        return Program(reason, guards, recording, text, asked, around, digest, arguments, captured, result)
 
 
 def _output(recording: Recording, value: Any) -> Any:
@@ -331,8 +349,4 @@ def trace(
             raise ArgumentError(f"sizes of {path}: {shape!r} is no shape of names, numbers and None")
     if not callable(fn):
         raise ArgumentError(f"polyc.trace takes a function, not {fn!r:.60}")
-    try:
-        chosen = CompileOptions(target=target, **options)
-    except TypeError as error:
-        raise ArgumentError(f"polyc.trace: {str(error).split('__init__() ')[-1]}") from None
-    return Traced(fn, chosen, sizes or {})
+    return Traced(fn, options_of("polyc.trace", target, options), sizes or {})

@@ -6,45 +6,7 @@ import numpy as np
 import pytest
 
 import polyc
-
-SIZE = 12
-RNG = np.random.default_rng(11)
-LEAF = (RNG.standard_normal((SIZE, 3 * SIZE)) / 4).astype("f")
-LEFT, RIGHT = ((RNG.standard_normal((SIZE, 5 * SIZE)) / 4).astype("f") for _ in range(2))
-BIAS = RNG.standard_normal(5 * SIZE).astype("f")
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def leaf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    i, o, u = np.split(x @ LEAF, 3, axis=1)
-    c = sigmoid(i) * np.tanh(u)
-    return sigmoid(o) * np.tanh(c), c
-
-
-def node(hl: np.ndarray, cl: np.ndarray, hr: np.ndarray, cr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    i, fl, fr, o, u = np.split(hl @ LEFT + hr @ RIGHT + BIAS, 5, axis=1)
-    c = sigmoid(i) * np.tanh(u) + sigmoid(fl) * cl + sigmoid(fr) * cr
-    return sigmoid(o) * np.tanh(c), c
-
-
-def tree(leaves: int) -> Any:
-    if leaves == 1:
-        return RNG.standard_normal(SIZE).astype("f")
-    left = int(RNG.integers(1, leaves))
-    return tree(left), tree(leaves - left)
-
-
-def written(batch: polyc.DynamicBatch, t: Any) -> Any:
-    if isinstance(t, np.ndarray):
-        return batch.call(leaf, t, results=2)
-    return batch.call(node, *written(batch, t[0]), *written(batch, t[1]), results=2)
-
-
-def alone(t: Any) -> tuple[np.ndarray, np.ndarray]:
-    return leaf(t[None]) if isinstance(t, np.ndarray) else node(*alone(t[0]), *alone(t[1]))
+from examples.trees import RNG, SIZE, alone, leaf, node, tree, written
 
 
 def depth(t: Any) -> int:
@@ -59,8 +21,8 @@ def test_tree_lstm() -> None:
         calls = batch.calls
         found = batch.run(roots)
         for t, (h, c) in zip(trees, found, strict=True):
-            for a, b in zip(alone(t), (h, c), strict=True):
-                np.testing.assert_allclose(b, a[0], rtol=1e-5, atol=1e-6)
+            for a, b in zip(alone(t, leaf, node), (h, c), strict=True):
+                np.testing.assert_allclose(b, a[0], rtol=1e-5, atol=1e-5)
         assert batch.batches == 1 + max(map(depth, trees)) < calls
     assert all(t.count == 1 for t in batch._traced.values())  # one program for all sizes of batches
     assert batch.calls == 0
