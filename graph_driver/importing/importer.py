@@ -26,6 +26,7 @@ from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
 from polyc.graph_driver.importing.bound_inputs import bound_values
 from polyc.graph_driver.importing.folding import folded, zeros
 from polyc.graph_driver.importing.functions import has_loops
+from polyc.graph_driver.importing.own_loops import is_loops, loops_node
 from polyc.graph_driver.importing.reading import read, readable
 from polyc.graph_driver.importing.sequences import Sequences
 from polyc.graph_driver.inference import contrib
@@ -192,6 +193,12 @@ class Walker:
         for name in (*proto.input, *captures):
             if name and name not in self.graph.tensors:
                 raise ModelError(f"{what} reads '{name}', which nothing before it makes")
+        if is_loops(proto):
+            own, made = loops_node(proto, self.graph.tensors, label)
+            for t in made.values():
+                self._define(t)
+            self.graph.nodes.append(own)
+            return
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return

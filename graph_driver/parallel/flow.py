@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import cached_property, lru_cache
 
 import islpy as isl
 
@@ -18,8 +19,10 @@ from polyc.poly.access import Access, accesses
 from polyc.poly.closed_forms.counting import CountingError, count_set
 from polyc.poly.closed_forms.operations import operations
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.forms.ranges import points_of_box
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
+from polyc.poly.rewriting.part import sums_of
 from polyc.poly.scop import Scop
 
 Shape = tuple[int, ...]
@@ -34,25 +37,40 @@ to read everything."""
 class Flow:
     """A node as relations of its tensors.
 
-    `reads[k][i]`: from elements of result k to those of operand i. `sums[i]`: where result 0 is one sum (or maximum,
-    minimum: `reduce`) over instances that read operand i directly, `{ X_i[x] -> X_j[y] }` by j: what of operand j
+    `reads[k][i]`: from elements of result k to those of operand i. `sums[k][i]`: where result k is one sum (or maximum,
+    minimum: `reduce[k]`) over instances that read operand i, `{ X_i[x] -> X_j[y] }` by j: what of operand j
     meets an element of operand i; operands that are absent from it are not read by the sum. `skeleton`: the
     statements without their subscripts. `linear`: sets of operands in which the results are linear together (a partial
     sum of these makes a partial sum). `moving`: values depend on their place, so no part can be computed as a whole.
     """
 
     reads: tuple[Mapping[int, isl.Map], ...]
-    sums: Mapping[int, Mapping[int, isl.Map]]
-    reduce: str
+    sums: tuple[Mapping[int, Mapping[int, isl.Map]], ...]
+    reduce: tuple[str, ...]
     skeleton: tuple[object, ...]
     moving: bool
     linear: tuple[frozenset[int], ...]
-    flops: float
+    scop: Scop
     known: dict[object, object] = field(default_factory=dict)
+
+    @cached_property
+    def flops(self) -> float:
+        """Floating-point operations."""
+        statements = self.scop.statements.values()
+        try:
+            with quota(OPERATIONS):
+                return float(sum(n * _card(where) for s in statements for n, where, _ in operations(self.scop, s)))
+        except QuotaExceeded:
+            return float(sum(n * (points_of_box(w) or 0) for s in statements for n, w, _ in operations(self.scop, s)))
 
 
 def same_elements(a: Sequence[int], b: Sequence[int], name_a: str, name_b: str) -> isl.Map:
     """`{ a[...] -> b[...] }`: equal places in a row of elements, for two shapes of as many elements."""
+    return _same_elements(tuple(a), tuple(b), name_a, name_b)
+
+
+@lru_cache(maxsize=4096)
+def _same_elements(a: Shape, b: Shape, name_a: str, name_b: str) -> isl.Map:
     ia, ib = [f"i{k}" for k in range(len(a))], [f"o{k}" for k in range(len(b))]
     rules = [f"0 <= {i} < {n}" for i, n in [*zip(ia, a, strict=True), *zip(ib, b, strict=True)]]
     x = y = 0
@@ -69,6 +87,13 @@ def same_elements(a: Sequence[int], b: Sequence[int], name_a: str, name_b: str) 
     return isl.Map(f"{{ {name_a}[{', '.join(ia)}] -> {name_b}[{', '.join(ib)}] : {' and '.join(rules)} }}")
 
 
+def box_set(part: Sequence[tuple[int, int]], name: str) -> isl.Set:
+    """The elements of a box of a tensor."""
+    names = [f"d{k}" for k in range(len(part))]
+    rules = [f"{a} <= {d} < {b}" for d, (a, b) in zip(names, part, strict=True)]
+    return isl.Set(f"{{ {name}[{', '.join(names)}] : {' and '.join(rules) or 'true'} }}")
+
+
 def _row(names: Sequence[str], sizes: Sequence[int]) -> str:
     terms, stride = [], 1
     for name, n in reversed([*zip(names, sizes, strict=True)]):
@@ -77,9 +102,11 @@ def _row(names: Sequence[str], sizes: Sequence[int]) -> str:
     return " + ".join(terms) or "0"
 
 
-def flow_of(operator: OperatorScop, operands: Mapping[int, Shape], results: Sequence[Shape]) -> Flow | None:
+def flow_of(
+    operator: OperatorScop, operands: Mapping[int, Shape], results: Sequence[Shape], through: bool = False
+) -> Flow | None:
     """The relations of a node with these shapes of its operands (by position) and results. None: its Scop has sizes
-    that are not numbers, or is too hard for isl."""
+    that are not numbers, or is too hard for isl. `through`: sums may read operands by way of local arrays."""
     scop = operator.scop
     arrays = {name: array_shape(operator, name) for name in (*scop.args, *scop.results)}
     if scop.params or any(s is None for s in arrays.values()):
@@ -106,15 +133,14 @@ def flow_of(operator: OperatorScop, operands: Mapping[int, Shape], results: Sequ
                         for p in positions
                     }
                 )
-            sums, reduce = _sums(scop, operator.outputs, by_array, own)
-            flops = float(
-                sum(n * _card(where) for s in scop.statements.values() for n, where, _ in operations(scop, s))
-            )
+            kinds = sums_of(scop) if through or len(operator.outputs) == 1 else {}
+            sums = tuple(_sums(scop, r, by_array, own, through) if r in kinds else {} for r in operator.outputs)
+            reduce = tuple(_NAMES[kinds[r]] if r in kinds else "" for r in operator.outputs)
     except QuotaExceeded:
         return None
     shape_of = tuple((s.name, s.reduction, _skeleton(s.value)) for s in scop.statements.values())
     moving = any(_by_place(s.value) or s.predicate is not None or s.dynamic for s in scop.statements.values())
-    return Flow(tuple(reads), sums, reduce, shape_of, moving, _linear(scop, by_array), flops)
+    return Flow(tuple(reads), sums, reduce, shape_of, moving, _linear(scop, by_array), scop)
 
 
 def _card(points: isl.Set) -> int:
@@ -177,37 +203,34 @@ def _behind(scop: Scop, name: str, start: isl.Map) -> dict[str, isl.Map]:
     return found
 
 
-_IDENTITY = {"+": 0.0, "max": float("-inf"), "min": float("inf")}
 _NAMES = {"+": "sum", "max": "max", "min": "min"}
 
 
 def _sums(
-    scop: Scop, outputs: Sequence[str], by_array: Mapping[str, list[int]], own: Mapping[int, isl.Map]
-) -> tuple[dict[int, dict[int, isl.Map]], str]:
-    """The operands that one sum reads, by element of each (see `Flow`); nothing where the result is no plain sum."""
-    if len(outputs) != 1 or not scop.reassociate:
-        return {}, ""
-    result = outputs[0]
-    writers = [s for s in scop.statements.values() if s.array == result]
-    reductions = [s for s in writers if s.reduction in _IDENTITY]
-    if len(reductions) != 1:
-        return {}, ""
-    (total,) = reductions
-    starts = [s for s in writers if s is not total]
-    if any(not isinstance(s.value, Const) or s.value.value != _IDENTITY[total.reduction or ""] for s in starts):
-        return {}, ""
-    mine = [a for a in accesses(scop) if a.stmt == total.name and not a.write and not a.accumulator]
-    others = [a for a in accesses(scop) if a.array == result and not a.write and not a.accumulator]
-    if others or any(a.array not in by_array for a in mine) or total.predicate is not None:
-        return {}, ""
+    scop: Scop, result: str, by_array: Mapping[str, list[int]], own: Mapping[int, isl.Map], through: bool
+) -> dict[int, dict[int, isl.Map]]:
+    """The operands that a sum reads, by element of each (see `Flow`); nothing where it is too hard to say."""
+    totals = [s for s in scop.statements.values() if s.array == result and s.reduction is not None]
+    if not through and (len(totals) > 1 or totals[0].predicate is not None):
+        return {}
     found: dict[int, dict[int, isl.Map]] = {}
-    placed = [(p, a.map.apply_range(own[p])) for a in mine for p in by_array[a.array]]
-    for p, via in placed:
-        row = found.setdefault(p, {})
-        for q, to in placed:
-            relation = via.reverse().apply_range(to)
-            row[q] = row[q].union(relation).coalesce() if q in row else relation.coalesce()
-    return found, _NAMES[total.reduction or ""]
+    for total in totals:
+        placed: list[tuple[int, isl.Map]] = []
+        for a in accesses(scop):
+            if a.stmt != total.name or a.write or a.accumulator:
+                continue
+            if not through and a.array not in by_array:
+                return {}
+            reached = _behind(scop, a.array, a.map) if through else {a.array: a.map}
+            placed += [
+                (p, via.apply_range(own[p])) for name, via in reached.items() for p in by_array.get(name, ())
+            ]  # fmt: skip
+        for p, via in placed:
+            row = found.setdefault(p, {})
+            for q, to in placed:
+                relation = via.reverse().apply_range(to)
+                row[q] = row[q].union(relation).coalesce() if q in row else relation.coalesce()
+    return found
 
 
 ZERO = -1  # the degree of 0, which is of any degree

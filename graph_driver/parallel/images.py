@@ -56,10 +56,10 @@ def read_for(flow: Flow, result: int, operand: int, axis: int) -> Image | None:
     return _kept(flow, ("read", result, operand, axis), relation, axis)
 
 
-def met_by(flow: Flow, operand: int, other: int, axis: int) -> Image | None:
-    """Of a sum: what of another operand meets ranges of an axis of an operand."""
-    relation = flow.sums[operand].get(other)
-    return None if relation is None else _kept(flow, ("met", operand, other, axis), relation, axis)
+def met_by(flow: Flow, result: int, operand: int, other: int, axis: int) -> Image | None:
+    """Of a result that is a sum: what of another operand meets ranges of an axis of an operand."""
+    relation = flow.sums[result][operand].get(other)
+    return None if relation is None else _kept(flow, ("met", result, operand, other, axis), relation, axis)
 
 
 def made_from(flow: Flow, result: int, operand: int, axis: int) -> Image | None:

@@ -10,14 +10,10 @@ import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.parallel.layouts import Layout, Range, Split, box
-from polyc.poly.errors import PolycError
+from polyc.graph_driver.parallel.own_loops import NotLocal, has_own_loops, local_loops
 
 SHAPED = ("Reshape", "Expand")
 """Operators whose second operand is the shape of their result, as ONNX defines them."""
-
-
-class NotLocal(PolycError):
-    """A part of the node is no node of this operator."""
 
 
 def local_graph(graph: Graph, node: Node, gives: Sequence[Layout], wants: Sequence[Layout | None], rank: int) -> Graph:
@@ -44,7 +40,10 @@ def local_graph(graph: Graph, node: Node, gives: Sequence[Layout], wants: Sequen
         operands.append(name)
     for name, part in zip(node.writes(), outs, strict=True):
         tensors[name] = Tensor(name, graph.tensors[name].dtype, tuple(b - a for a, b in part))
-    attrs = _attributes(graph, node, gives, wants, rank, outs)
+    if has_own_loops(node):
+        attrs = {**node.attrs, "scop": local_loops(graph, node, gives, wants, rank)}
+    else:
+        attrs = _attributes(graph, node, gives, wants, rank, outs)
     made = replace(node, inputs=operands, attrs=attrs, proto=None if attrs != node.attrs else node.proto)
     inputs = [n for n in dict.fromkeys(operands) if n and tensors[n].const is None]
     return Graph("part", graph.opsets, inputs, list(node.writes()), tensors, [made])

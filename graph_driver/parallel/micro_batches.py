@@ -19,6 +19,7 @@ from polyc.graph_driver.inference.concrete import type_proto
 from polyc.graph_driver.parallel.choose import Choice, Costs, choose
 from polyc.graph_driver.parallel.layouts import Layout, Range, Split, Whole, box
 from polyc.graph_driver.parallel.network import Network
+from polyc.graph_driver.parallel.own_loops import has_own_loops, local_loops
 from polyc.graph_driver.parallel.parallelise import ways_of
 from polyc.graph_driver.parallel.program import Writer, sendings
 from polyc.graph_driver.parallel.training import by_batch
@@ -135,6 +136,11 @@ def in_micro_batches(graph: Graph, batch: int, micro_batches: int, network: Netw
                 raise ArgumentError(f"'{s.tensor}' is the same for all micro-batches, but {what} reads it in parts")
             if s.move.total:
                 raise ArgumentError(f"{what} needs more than one micro-batch of '{s.tensor}' ({s.have} -> {s.want})")
+    for node, way in zip(graph.nodes, choice.ways, strict=True):
+        if has_own_loops(node):
+            programs = {local_loops(graph, node, way.gives, way.wants, k) for k in range(micro_batches)}
+            if len(programs) > 1:
+                raise ArgumentError(f"{node.kind} '{node.name}' is another program on each micro-batch")
     return Batches(costs, choice)
 
 

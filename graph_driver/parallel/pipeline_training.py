@@ -269,7 +269,7 @@ class PipelineTraining(RankedTraining):
             raise ArgumentError(f"'{odd[0]}' needs more than one micro-batch")
         options = self._options
         self.plan = PipelineStep(
-            batches, built, stages, {"threads": options.threads, "dtype": options.dtype, "tier": options.tier}
+            batches, built, stages, {"threads": options.threads, "precision": options.precision, "tier": options.tier}
         )
         self.plan.also |= state_of(self)
         return self._step(self.plan, built)

@@ -13,10 +13,12 @@ from polyc.graph_driver.communication.operators import DOMAIN, VERSION
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.host.reference import model_of
 from polyc.graph_driver.inference.concrete import type_proto
+from polyc.graph_driver.operators.loops import DOMAIN as LOOPS_DOMAIN
 from polyc.graph_driver.parallel.choose import Costs
 from polyc.graph_driver.parallel.layouts import WHOLE, Layout, Partial, Split, box
 from polyc.graph_driver.parallel.local import local_graph
 from polyc.graph_driver.parallel.moves import Move, move
+from polyc.graph_driver.parallel.own_loops import has_own_loops
 from polyc.graph_driver.parallel.ways import Way
 from polyc.poly.records import dataclass
 
@@ -254,10 +256,15 @@ class Writer:
                 continue
             made = name if name not in self.graph.outputs else self.fresh(name)
             self.names[name, give] = made
-            proto.output.append(made)
+            proto.output.append(self.fresh(f"{name} of loops") if has_own_loops(node) else made)
         for c in node.captures:
             self.part(c, WHOLE)
         self.nodes.append(proto)
+        if has_own_loops(node):  # its results have the shapes of the loops' arrays
+            for name, give, own in zip(node.outputs, way.gives, proto.output, strict=True):
+                part = box(give, self.shape(name), self.ranks.index(self.rank))
+                shape = self.constant(np.array([b - a for a, b in part], np.int64))
+                self.add("Reshape", [own, shape], [self.names[name, give]])
 
     def model(self) -> onnx.ModelProto:
         """All of it, with the results of the whole model."""
@@ -277,7 +284,7 @@ class Writer:
             self.nodes, f"{self.graph.name} {what}", list(self.inputs.values()), outputs,
             [numpy_helper.from_array(v, n) for n, v in self.constants.items()],
         )  # fmt: skip
-        opsets = [helper.make_opsetid(d, v) for d, v in {**self.graph.opsets, DOMAIN: VERSION}.items()]
+        opsets = [helper.make_opsetid(d, v) for d, v in {**self.graph.opsets, DOMAIN: VERSION, LOOPS_DOMAIN: 1}.items()]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR)
 
 

@@ -67,7 +67,7 @@ class ParallelTraining(RankedTraining):
         ranks, network, only, group_bytes = self._over
         options = self._options
         self.plan = over_ranks(
-            built.graph, ranks, network, only, group_bytes, threads=options.threads, dtype=options.dtype,
+            built.graph, ranks, network, only, group_bytes, threads=options.threads, precision=options.precision,
             tier=options.tier,
         )  # fmt: skip
         self.plan.also |= state_of(self)

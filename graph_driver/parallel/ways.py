@@ -16,10 +16,11 @@ import islpy as isl
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import translate_one
-from polyc.graph_driver.parallel.flow import Flow, flow_of
+from polyc.graph_driver.parallel.flow import Flow, box_set, flow_of
 from polyc.graph_driver.parallel.images import layout_of, made_from, met_by, read_for
 from polyc.graph_driver.parallel.layouts import WHOLE, Layout, Partial, Range, Split, balanced, box, elements
-from polyc.graph_driver.parallel.local import NotLocal, local_graph
+from polyc.graph_driver.parallel.local import local_graph
+from polyc.graph_driver.parallel.own_loops import NotLocal, has_own_loops, shared_out
 from polyc.poly.records import dataclass
 
 PARTIAL = Partial("sum")
@@ -107,10 +108,11 @@ class Nodes:
         if flow is None or any(n not in layouts for n in names):
             return [everywhere]
         made = [everywhere]
-        for layout in layouts[names[0]]:
-            way = self._split(node, flow, layout)
-            if way is not None and not self.refusal(node, way):
-                made.append(way)
+        for result in range(len(names)) if has_own_loops(node) else (0,):
+            for layout in layouts[names[result]]:
+                way = self._split(node, flow, result, layout)
+                if way is not None and way not in made and not self.refusal(node, way):
+                    made.append(way)
         names_read = [n for n in node.inputs if n]
         for operands in flow.linear:
             own = [node.inputs[k] for k in operands]
@@ -119,23 +121,23 @@ class Nodes:
                     (PARTIAL if k in operands else WHOLE) if name else None for k, name in enumerate(node.inputs)
                 )
                 made.append(Way((PARTIAL,) * len(names), tuple(layout_of_each), 1.0))
-        for position, row in flow.sums.items():
-            for layout in layouts.get(node.inputs[position], ()):
-                way = self._summed(node, flow, position, row, layout)
-                if way is not None and way not in made and not self.refusal(node, way):
-                    made.append(way)
+        for result, sums in enumerate(flow.sums):
+            for position in sums:
+                for layout in layouts.get(node.inputs[position], ()):
+                    way = self._summed(node, flow, result, position, layout)
+                    if way is not None and way not in made and not self.refusal(node, way):
+                        made.append(way)
         return made
 
-    def _split(self, node: Node, flow: Flow, layout: Split) -> Way | None:
-        """The result as `layout` says: what each operand must be."""
+    def _split(self, node: Node, flow: Flow, result: int, layout: Split) -> Way | None:
+        """A result (and those with that axis) as `layout` says: what each operand must be."""
         names = list(node.writes())
-        extent = self.shape(names[0])[layout.axis]
-        gives: list[Layout] = []
-        for name in names:
-            shape = self.shape(name)
+        extent = self.shape(names[result])[layout.axis]
+        together = [result] if has_own_loops(node) else list(range(len(names)))
+        for k in together:
+            shape = self.shape(names[k])
             if len(shape) <= layout.axis or shape[layout.axis] != extent:
                 return None
-            gives.append(layout)
         wants: list[Layout | None] = []
         for k, name in enumerate(node.inputs):
             if not name:
@@ -144,8 +146,8 @@ class Nodes:
             boxes: list[list[Range]] = []
             for begin, end in layout.bounds:
                 whole: list[Range] | None = None
-                for result in range(len(names)):
-                    image = read_for(flow, result, k, layout.axis)
+                for r in together:
+                    image = read_for(flow, r, k, layout.axis)
                     part = [] if image is None else [*image.box(begin, end)]
                     if part:
                         whole = part if whole is None else [
@@ -157,14 +159,18 @@ class Nodes:
                 return None
             wants.append(want)
         share = max(b - a for a, b in layout.bounds) / extent
-        return Way(tuple(gives), tuple(wants), share)
+        if not has_own_loops(node):
+            return Way((layout,) * len(names), tuple(wants), share)
+        gives = self._made(node, flow, wants, {result: layout})
+        return None if gives is None else Way(gives, tuple(wants), share)
 
-    def _summed(self, node: Node, flow: Flow, position: int, row: Mapping[int, isl.Map], layout: Split) -> Way | None:
+    def _summed(self, node: Node, flow: Flow, result: int, position: int, layout: Split) -> Way | None:
         """A sum over parts of an axis of an operand that no element of the result has for itself."""
-        image = made_from(flow, 0, position, layout.axis)
-        shape = self.shape(node.outputs[0])
+        image = made_from(flow, result, position, layout.axis)
+        shape = self.shape(list(node.writes())[result])
         if image is None or any(image.box(*b) != tuple((0, n) for n in shape) for b in layout.bounds):
             return None
+        row = flow.sums[result][position]
         wants: list[Layout | None] = []
         for k, name in enumerate(node.inputs):
             if not name:
@@ -172,14 +178,52 @@ class Nodes:
             elif k == position:
                 wants.append(layout)
             else:
-                met = met_by(flow, position, k, layout.axis) if k in row else None
+                met = met_by(flow, result, position, k, layout.axis) if k in row else None
                 boxes = [met.box(*b) for b in layout.bounds] if met is not None else []
                 want = layout_of(boxes, self.shape(name)) if boxes else WHOLE
-                if want is None or (k in flow.reads[0] and met is None):
+                if want is None or (k in flow.reads[result] and met is None):
                     return None
                 wants.append(want)
         share = max(b - a for a, b in layout.bounds) / self.shape(node.inputs[position])[layout.axis]
-        return Way((Partial(flow.reduce),), tuple(wants), share)
+        gives = self._made(node, flow, wants, {result: Partial(flow.reduce[result])})
+        return None if gives is None else Way(gives, tuple(wants), share)
+
+    def _made(
+        self, node: Node, flow: Flow, wants: Sequence[Layout | None], known: Mapping[int, Layout]
+    ) -> tuple[Layout, ...] | None:
+        """The layouts of all results, some of which are known, that parts of the operands make; None: one has none."""
+        gives: list[Layout] = []
+        for k, name in enumerate(node.writes()):
+            give = known.get(k)
+            if give is None:
+                boxes = [self._complete(node, flow, wants, k, rank) for rank in range(self.ranks)]
+                found = [b for b in boxes if b is not None]
+                give = layout_of(found, self.shape(name)) if len(found) == self.ranks else None
+                if isinstance(give, Split) and not give.covers(self.shape(name)[give.axis]):
+                    give = None
+            if give is None and flow.sums[k]:
+                give = Partial(flow.reduce[k])
+            if give is None:
+                return None
+            gives.append(give)
+        return tuple(gives)
+
+    def _complete(
+        self, node: Node, flow: Flow, wants: Sequence[Layout | None], result: int, rank: int
+    ) -> tuple[Range, ...] | None:
+        """The elements of a result that a rank can make all alone; None: they are no box, or there are none."""
+        shape = self.shape(list(node.writes())[result])
+        left = box_set([(0, n) for n in shape], "Y")
+        for k, relation in flow.reads[result].items():
+            want, whole = wants[k], self.shape(node.inputs[k])
+            if isinstance(want, Split):
+                own = box_set(box(want, whole, rank), f"X{k}")
+                left = left.subtract(relation.subtract_range(own).domain())
+        if left.is_empty():
+            return None
+        ends = [(left.dim_min_val(k).to_python(), left.dim_max_val(k).to_python()) for k in range(len(shape))]
+        found = tuple((int(a), int(b) + 1) for a, b in ends)
+        return found if box_set(found, "Y").is_equal(left) else None
 
     def refusal(self, node: Node, way: Way) -> str:
         """Why the parts of this way are not the operator on smaller tensors; empty if they are."""
@@ -192,7 +236,8 @@ class Nodes:
         flow = self.flow(node)
         if flow is None:
             return "it has no loops"
-        if flow.moving:
+        own = has_own_loops(node)
+        if flow.moving and not own:
             return "its values depend on their place"
         seen = set()
         for rank in range(self.ranks):
@@ -207,6 +252,8 @@ class Nodes:
             why = self._differs(node, flow, way, rank, part)
             if why:
                 return f"on rank {rank} {why}"
+        if own and not shared_out(self.graph, node, way.gives, way.wants, self.ranks):
+            return "some update of a sum is not on exactly one rank"
         return ""
 
     def _from_border(self, node: Node, way: Way, rank: int) -> tuple[object, ...]:
@@ -225,20 +272,23 @@ class Nodes:
         small = self.flow(part.nodes[0], part)
         if small is None:
             return "the part has no loops"
-        if small.skeleton != flow.skeleton or small.moving:
+        own = has_own_loops(node)
+        if not set(small.skeleton) <= set(flow.skeleton) if own else (small.skeleton != flow.skeleton or small.moving):
             return "the part computes something else"
         for k, name in enumerate(node.writes()):
             here = box(way.gives[k], self.shape(name), rank)
-            if small.reads[k].keys() != flow.reads[k].keys():
+            if small.reads[k].keys() != flow.reads[k].keys() and not own:
                 return "the part reads other operands"
             for p, relation in flow.reads[k].items():
                 want = way.wants[p]
                 assert want is not None
                 there = box(want, self.shape(node.inputs[p]), rank)
-                inside = relation.intersect_domain(_box(here, "Y"))
+                inside = relation.intersect_domain(box_set(here, "Y"))
                 if isinstance(way.gives[k], Partial):
-                    inside = inside.intersect_range(_box(there, f"X{p}"))
-                if not _moved(inside, here, there).is_equal(small.reads[k][p]):
+                    inside = inside.intersect_range(box_set(there, f"X{p}"))
+                reads = small.reads[k].get(p)
+                moved = _moved(inside, here, there)
+                if not (moved.is_empty() if reads is None else moved.is_equal(reads)):
                     return f"operand {p} is read elsewhere"
         return ""
 
@@ -278,13 +328,8 @@ def _flow(graph: Graph, node: Node) -> Flow | None:
     if operator is None:
         return None
     operands = {k: tuple(graph.tensors[i].shape or ()) for k, i in enumerate(node.inputs) if i}
-    return flow_of(operator, operands, [tuple(graph.tensors[o].shape or ()) for o in node.writes()])
-
-
-def _box(part: Sequence[Range], name: str) -> isl.Set:
-    names = [f"d{k}" for k in range(len(part))]
-    rules = [f"{a} <= {d} < {b}" for d, (a, b) in zip(names, part, strict=True)]
-    return isl.Set(f"{{ {name}[{', '.join(names)}] : {' and '.join(rules) or 'true'} }}")
+    shapes = [tuple(graph.tensors[o].shape or ()) for o in node.writes()]
+    return flow_of(operator, operands, shapes, through=has_own_loops(node))
 
 
 def _moved(relation: isl.Map, domain: Sequence[Range], target: Sequence[Range]) -> isl.Map:

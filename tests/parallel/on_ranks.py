@@ -84,6 +84,19 @@ def shared(rows: int) -> tuple[Any, dict[str, Any]]:
     return b.model(b.add("Mul", x, b.weight(rows, 10))), {**b.feeds(), "target": np.arange(rows) % 10}
 
 
+def convolutions(rows: int, size: int = 12) -> tuple[Any, dict[str, Any]]:
+    """Convolutions with strides, padding and groups, pools, and a sum around one of them."""
+    b = Builder("convolutions")
+    x = b.add("Relu", b.add("Conv", b.input("x", rows, 3, size, size), b.weight(8, 3, 3, 3), b.weight(8), pads=[1] * 4))
+    x = b.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    y = b.add("Relu", b.add("Conv", x, b.weight(8, 8, 3, 3), b.weight(8), pads=[1] * 4))
+    x = b.add("Add", x, b.add("Conv", y, b.weight(8, 1, 3, 3), group=8, pads=[1] * 4))
+    x = b.add("Relu", b.add("Conv", x, b.weight(16, 8, 3, 3), b.weight(16), pads=[1] * 4, strides=[2, 2]))
+    x = b.add("Flatten", b.add("GlobalAveragePool", b.add("AveragePool", x, kernel_shape=[2, 2])))
+    model = b.model(b.add("Gemm", x, b.weight(10, 16), b.weight(10), transB=1))
+    return model, {**b.feeds(), "target": np.arange(rows) % 10}
+
+
 def trained(model: Any) -> Any:
     """A training of it."""
     return polyc.training(model, "SoftmaxCrossEntropyLoss", threads=1)
@@ -107,28 +120,41 @@ def message_gradients() -> None:
     say(found=found)
 
 
-@case
-def train(rows: str, steps: str) -> None:
-    """Gradients and steps of a data-parallel training against those of one process."""
-    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+NETWORKS = {"classifier": network, "shared": shared, "convolutions": convolutions}
 
+
+def against_one(alone: Any, many: Any, feeds: dict[str, Any], steps: int, optimiser: Any) -> dict[str, Any]:
+    """Gradients and steps of a training on all ranks against those of one process: the largest errors, what the second
+    call sent, and the bits of the parameters."""
     ranks = world()
-    model, feeds = network(int(rows))
-    alone, many = trained(model), ParallelTraining.of(trained(model), ranks.size, only=by_batch(int(rows)))
-    _, wanted = alone.gradients(feeds)
+    alone_loss, wanted = alone.gradients(feeds)
     many.gradients(feeds)
     sent, messages = ranks.sent, ranks.messages
     loss, found = many.gradients(feeds)
     sent, messages = ranks.sent - sent, ranks.messages - messages
     worst = max(float(np.abs(found[n] - w).max() / np.abs(w).max()) for n, w in wanted.items())
-    optimiser = polyc.SGD(0.1)
-    for _ in range(int(steps)):
+    for _ in range(steps):
         alone.step(feeds, optimiser)
         many.step(feeds, optimiser)
     near = max(float(np.abs(many.parameters[n] - v).max() / np.abs(v).max()) for n, v in alone.parameters.items())
     digest = hashlib.sha256(b"".join(v.tobytes() for v in many.parameters.values())).hexdigest()
-    say(worst=worst, near=near, sent=sent, predicted=many.plan.sent(ranks.rank), messages=messages,
-        groups=len(many.plan.groups), digest=digest, loss=loss)  # fmt: skip
+    return {
+        "worst": worst, "near": near, "sent": sent, "predicted": many.plan.sent(ranks.rank), "messages": messages,
+        "digest": digest, "loss": abs(loss - alone_loss),
+    }  # fmt: skip
+
+
+@case
+def train(name: str, rows: str, steps: str) -> None:
+    """Gradients and steps of a data-parallel training against those of one process."""
+    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+
+    model, feeds = NETWORKS[name](int(rows))
+    alone, many = trained(model), ParallelTraining.of(trained(model), world().size, only=by_batch(int(rows)))
+    found = against_one(alone, many, feeds, int(steps), polyc.SGD(0.1))
+    kinds = sorted({s.move.kind for some in many.plan.sendings for s in some} - {""})
+    parameters = sum(v.nbytes for v in many.parameters.values())
+    say(**found, groups=len(many.plan.groups), kinds=kinds, parameters=parameters)
 
 
 @case
@@ -208,23 +234,10 @@ def pipeline_train(name: str, rows: str, micro_batches: str, steps: str) -> None
     """Gradients and steps of a training in stages against those of one process."""
     from polyc.graph_driver.parallel.pipeline_training import PipelineTraining
 
-    ranks = world()
-    model, feeds = {"classifier": network, "shared": shared}[name](int(rows))
-    alone, many = trained(model), PipelineTraining.of(trained(model), ranks.size, int(micro_batches))
-    alone_loss, wanted = alone.gradients(feeds)
-    many.gradients(feeds)
-    sent = ranks.sent
-    loss, found = many.gradients(feeds)
-    sent = ranks.sent - sent
-    worst = max(float(np.abs(found[n] - w).max() / np.abs(w).max()) for n, w in wanted.items())
-    optimiser = polyc.AdamW(0.01)
-    for _ in range(int(steps)):
-        alone.step(feeds, optimiser)
-        many.step(feeds, optimiser)
-    near = max(float(np.abs(many.parameters[n] - v).max() / np.abs(v).max()) for n, v in alone.parameters.items())
-    digest = hashlib.sha256(b"".join(v.tobytes() for v in many.parameters.values())).hexdigest()
-    say(worst=worst, near=near, sent=sent, predicted=many.plan.sent(ranks.rank), digest=digest,
-        loss=abs(loss - alone_loss), kept=many.plan.most_kept, first=many.plan.first)  # fmt: skip
+    model, feeds = NETWORKS[name](int(rows))
+    alone, many = trained(model), PipelineTraining.of(trained(model), world().size, int(micro_batches))
+    found = against_one(alone, many, feeds, int(steps), polyc.AdamW(0.01))
+    say(**found, kept=many.plan.most_kept, first=many.plan.first)
 
 
 @case

@@ -29,15 +29,18 @@ def test_kernels_run_while_a_message_is_under_way() -> None:
                 assert asked < end
 
 
+@pytest.mark.parametrize("name", ["classifier", "convolutions"])
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_gradients_are_those_of_one_process(ranks: int) -> None:
-    said = launch(ranks, "train", "16", "3")
+def test_gradients_are_those_of_one_process(name: str, ranks: int) -> None:
+    said = launch(ranks, "train", name, "16", "3", timeout=400)
     assert len(said) == ranks
     for s in said:
         assert s["worst"] <= CLOSE
         assert s["near"] <= 1e-5  # parameters after some steps
         assert s["sent"] == s["predicted"] > 0
         assert s["messages"] == s["groups"] == 1  # one AllReduce for all gradients and the loss
+        assert s["kinds"] == ["AllReduce"]  # no activation goes anywhere
+    assert sum(s["sent"] for s in said) == 2 * (ranks - 1) * (said[0]["parameters"] + 4)
     assert len({s["digest"] for s in said}) == 1  # the same bits on all ranks
 
 

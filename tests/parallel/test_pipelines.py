@@ -28,9 +28,11 @@ def test_each_micro_batch_has_its_own_part_of_a_weight() -> None:
         assert s["sent"] == s["predicted"]
 
 
-@pytest.mark.parametrize(("ranks", "name", "micro_batches"), [(2, "shared", 4), (4, "classifier", 4)])
+@pytest.mark.parametrize(
+    ("ranks", "name", "micro_batches"), [(2, "shared", 4), (2, "convolutions", 4), (4, "classifier", 4)]
+)
 def test_training_in_stages_has_the_gradients_of_one_process(ranks: int, name: str, micro_batches: int) -> None:
-    said = launch(ranks, "pipeline_train", name, "8", str(micro_batches), "2")
+    said = launch(ranks, "pipeline_train", name, "8", str(micro_batches), "2", timeout=400)
     assert len(said) == ranks
     for s in said:
         assert s["worst"] <= 1e-6 and s["loss"] <= 1e-6
