@@ -35,7 +35,8 @@ class Group:
     `scop.results`; `arrays` are the names of both in the Scop. `text` is the Scop as canonical
     JSON and `key` its hash: equal keys, equal code. Without a key the (single) node runs on
     the host because of `reason`; a group from the cache has a key and no Scop. `inplace`
-    has pairs (output, input): the output is written over the input and has no array.
+    has pairs (output, input): the output is written over the input and has no array. `first_rows`: parameters of the
+    Scop that are no sizes but numbers of this group (`polyc.graph_driver.fusion.first_rows`).
     """
 
     nodes: tuple[Node, ...]
@@ -47,6 +48,7 @@ class Group:
     reason: str = ""
     arrays: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
+    first_rows: tuple[tuple[str, int], ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 It runs nothing but imports, so that a fork of it is safe whatever threads and locks the program has that compiles.
 Over the socket on stdin come lines `fork K` (with the socket of the process to be, as a file descriptor) and `kill K`;
-back go `ready SECONDS` (of a processor, for importing), `forked K PID` and `ended K CODE`. When the socket closes, all
-that were forked are killed.
+back go `ready SECONDS` (of a processor, for importing), `forked K PID` and `ended K CODE`, or, where the compiler
+cannot be imported, `broken WHY` alone. When the socket closes, all that were forked are killed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,14 @@ from polyc.poly.records import dataclass
 COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",
     "polyc.graph_driver.worker.compile_operator", "polyc.graph_driver.worker.tuned",
-    "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips",
-    "polyc.scheduler.transformations.coalescing",
+    "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
+    "polyc.scheduler.transformations.coalescing", "polyc.poly.rewriting.waste",
 )  # fmt: skip
 """What compiling a kernel imports."""
 
 
-def main() -> None:
-    """Serve the socket on stdin until it closes."""
-    control = socket.socket(fileno=os.dup(0))
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)  # whatever a library prints goes where errors go
-    preload()
+def run(control: socket.socket) -> None:
+    """Serve the socket until it closes; `preload` was called before."""
     _Forking(control).run()
 
 

@@ -25,12 +25,14 @@ from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.worker.child import module_command
 from polyc.graph_driver.worker.jobs import Job, encode, from_head
 from polyc.poly.budgets import time_limit_seconds
+from polyc.poly.errors import BuildError
 from polyc.poly.records import dataclass
 from polyc.poly.spans import Span, keep
 
 Result = Compiled | str
 Progress = Callable[[int, int], None]
 
+STARTS = 3  # in succession that bring no process ready to compile: then there will be none
 ENDING = 10.0  # seconds that the processes have for ending by themselves
 
 
@@ -68,6 +70,7 @@ class Pool:
         self._forking: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
+        self._failed_starts = 0
         self._opened = 0.0
         self._spans: list[Span] = []
         self._compilers: dict[int, _Compiler] = {}
@@ -101,6 +104,9 @@ class Pool:
         """Wait for the results of jobs that were added, by symbol; `progress` is called with how many there are.
 
         Then processes without a job end: what comes next needs their memory, and others are forked soon.
+
+        Raises:
+            BuildError: no compiler process starts.
         """
         self._allowed, self._resting = self._most, False
         if self._thread is None:
@@ -264,6 +270,7 @@ class Pool:
         self._keep(job, result_of(said, bytes(body)))
 
     def _keep(self, job: Job, result: Result) -> None:
+        self._failed_starts = 0
         with self._lock:
             self._results[job.symbol] = result
             self._lock.notify_all()
@@ -277,7 +284,9 @@ class Pool:
             data = b""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            verb, *numbers = line.decode().split()
+            verb, *numbers = line.decode(errors="replace").split()
+            if verb == "broken":
+                raise BuildError(f"the processes that compile cannot import polyc: {' '.join(numbers)}")
             if verb == "ready":
                 self._ready = True
                 self._imported(float(numbers[0]))
@@ -294,7 +303,7 @@ class Pool:
         self._spans.append(Span("start of compilers", self._opened, here, processor, self._forking.pid))
 
     def _bury(self, number: int, code: int) -> None:
-        """A process has died; so has its job."""
+        """A process has died; so has its job. One without a job that was not told to end has not really started."""
         compiler = self._compilers.pop(number)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(compiler.end)
@@ -302,23 +311,30 @@ class Pool:
         if compiler.job is not None:
             late = f"compiling it took more than {self._limit:g} s (POLYC_TIME_LIMIT=SECONDS allows more)"
             self._keep(compiler.job, late if compiler.late else f"the compiler process died (exit code {code})")
+        elif not compiler.ending:
+            self._not_started(code)
 
     def _begin_again(self) -> None:
-        """The process that forks has died, and all others with it: a new one does what there is to do. One job at least
-        is given up each time, so that this ends."""
+        """The process that forks has died, and all others with it: a new one does what there is to do. Each time a job
+        is given up or a failed start counted, so that this ends."""
         assert self._control is not None and self._forking is not None
         self._selector.unregister(self._control)
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._forking.pid, signal.SIGKILL)
         code = self._forking.wait()
-        if all(c.job is None for c in self._compilers.values()) and self._waiting:
-            with self._lock:
-                _, _, job = heapq.heappop(self._waiting)
-            self._keep(job, f"the compiler process died (exit code {code})")
-        for number in list(self._compilers):
-            self._bury(number, code)
         self._control, self._forking, self._ready = None, None, False
+        if all(c.job is None for c in self._compilers.values()):
+            self._not_started(code)
+        for number, compiler in list(self._compilers.items()):
+            compiler.ending = True
+            self._bury(number, code)
+
+    def _not_started(self, code: int) -> None:
+        """Raises `BuildError` where that was the last try."""
+        self._failed_starts += 1
+        if self._failed_starts == STARTS:
+            raise BuildError(f"no process that compiles has started in {STARTS} tries (exit code {code})")
 
     def _next_deadline(self) -> float | None:
         """Seconds until a job is late; None: there is none."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from polyc.graph_driver.passes import manager
 from polyc.graph_driver.worker import jobs as worker
 from polyc.graph_driver.worker import kernels, pool
 from polyc.graph_driver.worker.jobs import Job
+from polyc.poly.errors import BuildError
 from polyc.poly.spans import recording
 
 
@@ -100,6 +102,14 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
     results = kernels.compile_all(jobs)
     died = [r for r in results.values() if isinstance(r, str)]
     assert died == ["the compiler process died (exit code -9)"] and len(results) == len(jobs)
+
+    def hear_and_stop_all(self: pool.Pool) -> None:
+        for pid in [c.pid for c in self._compilers.values() if c.pid]:
+            with suppress(ProcessLookupError):  # killed already, since it took too long
+                os.kill(pid, signal.SIGSTOP)
+        hear(self)
+
+    monkeypatch.setattr(pool.Pool, "_hear", hear_and_stop_all)
     monkeypatch.setenv("POLYC_TIME_LIMIT", "0.005")
     slow = kernels.compile_all([Job(j.text, j.symbol + "s", j.platform) for j in jobs[:3]])
     assert all(isinstance(r, str) and "took more than" in r for r in slow.values())
@@ -143,6 +153,61 @@ def test_when_the_process_that_forks_dies_another_one_does_the_rest(jobs: list[J
         assert set(lost) <= {"the compiler process died (exit code -9)"} and len(lost) < len(jobs) - 2
     finally:
         shared.close()
+
+
+def test_a_compiler_that_cannot_be_imported_is_one_line(
+    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "islpy.py").write_text("raise ImportError('broken by the test:\\nno isl here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    opened = _counted_starts(monkeypatch)
+    for _ in range(2):  # the next ones that ask are told the same
+        with pytest.raises(BuildError, match="cannot import polyc: ImportError: broken by the test: no isl here"):
+            kernels.compile_all(jobs)
+    assert len(opened) == 2 and capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("where", ["ends at once", "cannot fork"])
+def test_after_some_starts_in_vain_there_are_no_more(
+    where: str, jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {"ends at once": "import os; os._exit(7)", "cannot fork": "import os; os.fork = lambda: os._exit(7)"}
+    (tmp_path / "sitecustomize.py").write_text(ends[where])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    opened = _counted_starts(monkeypatch)
+    with pytest.raises(BuildError, match=r"no process that compiles has started in 3 tries \(exit code 7\)"):
+        kernels.compile_all(jobs)
+    assert len(opened) == pool.STARTS
+
+
+def test_a_forked_process_that_ends_before_its_first_job_is_not_forked_for_ever(
+    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os; forked = os.fork; os.fork = lambda: forked() or os._exit(7)"  # the child ends with 7
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    opened = _counted_starts(monkeypatch)
+    try:
+        lost = {r for r in kernels.compile_all(jobs).values() if isinstance(r, str)}
+    except BuildError as error:
+        assert "no process that compiles has started in 3 tries (exit code 7)" in str(error)
+    else:  # each of them got a job before it was known to be dead
+        assert lost == {"the compiler process died (exit code 7)"}
+    assert len(opened) == 1
+
+
+def _counted_starts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A list that gets the time of each start of a process that forks."""
+    opened: list[float] = []
+    open_one = pool.Pool._open
+
+    def counted(self: pool.Pool) -> None:
+        opened.append(time.monotonic())
+        open_one(self)
+
+    monkeypatch.setattr(pool.Pool, "_open", counted)
+    return opened
 
 
 def test_compilers_start_as_soon_as_the_number_of_nodes_is_known(
