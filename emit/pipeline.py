@@ -10,6 +10,7 @@ from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
 from polyc.emit.passes.fma import contract
 from polyc.emit.passes.forward_masked import forward_masked
+from polyc.emit.passes.recurrences import recurrences_last
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
 from polyc.emit.passes.simplify import simplify
@@ -31,6 +32,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         return simplify(fn)
 
     return (
+        ("recurrences", lambda fn, target: recurrences_last(fn)),
         ("fma", lambda fn, target: contract(fn)),
         ("tiles", lambda fn, target: separate_tiles(fn)),
         ("unroll", lambda fn, target: unroll(fn, waiting=True)),

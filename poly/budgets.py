@@ -35,6 +35,10 @@ WITNESS = 200_000
 """isl operations for the instances that say why a loop stays serial; without them the reason names the loop alone."""
 TIDYING = 1_000_000
 """isl operations for one question of who sees which value of an adjoint; without an answer what it has stays."""
+TIDYING_ALL = 1_200_000
+"""isl operations for all such questions of one adjoint (the library takes 0.6 million at most)."""
+WASTE = 200_000
+"""isl operations to find what a Scop computes in vain or twice; without an answer everything runs."""
 TIME_LIMIT = 600.0
 """Seconds for one operator or one kernel of a model."""
 

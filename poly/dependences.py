@@ -20,6 +20,7 @@ from polyc.poly.expr import Const, Load
 from polyc.poly.ordering.one_dim import equated_dims
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
+from polyc.poly.reduction import reorders
 from polyc.poly.scop import Scop
 from polyc.poly.tree import time_maps
 
@@ -73,14 +74,15 @@ def conflicts(scop: Scop) -> Conflicts:
     """All conflicts of `scop`, exact for affine accesses (supersets where accesses are `may`)."""
     ordered: dict[Pair, isl.Map] = {}
     relaxed: dict[Pair, isl.Map] = {}
-    operator = {n: s.reduction for n, s in scop.statements.items()}
+    operator = {n: s.reduction for n, s in scop.statements.items() if reorders(scop, s)}
     by_array: dict[str, list[Access]] = {}
     for a in accesses(scop):
         by_array.setdefault(a.array, []).append(a)
     for group in by_array.values():
         for first, second in _distinct_pairs(group):
             pairs = first.map.apply_range(second.map.reverse())
-            updates = first.accumulator and second.accumulator and operator[first.stmt] == operator[second.stmt]
+            updates = first.accumulator and second.accumulator and {first.stmt, second.stmt} <= operator.keys()
+            updates = updates and operator[first.stmt] == operator[second.stmt]
             into = relaxed if updates else ordered
             key = (first.stmt, second.stmt)
             into[key] = into[key].union(pairs) if key in into else pairs

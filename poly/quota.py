@@ -38,7 +38,8 @@ def quota(operations: int) -> Iterator[None]:
     except isl.Error as error:
         # Once the budget is gone every isl call fails, some with messages of their own.
         given_up = QuotaExceeded(f"isl gave up within {limit} operations ({_reason(error)})")
-        given_up.spent = _used(limit) >= limit
+        # (A quota inside the body has left less than `limit`, and the counter at nought.)
+        given_up.spent = _used(limit) >= min(limit, ctx.get_max_operations() or limit)
         raise given_up from None
     finally:
         spent = _used(limit) if left else 0

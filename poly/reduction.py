@@ -9,13 +9,15 @@ solves in place do); which of their updates come before is a conflict like any o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.access import guarded_loads
 from polyc.poly.dtypes import DType, bool_
-from polyc.poly.expr import Const, Expr, Load, loads
+from polyc.poly.expr import Binary, Const, Expr, Load, loads
 from polyc.poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.scop import Scop, Statement
 
 
 def identity(op: str, dtype: DType) -> Const:
@@ -35,6 +37,41 @@ def identity(op: str, dtype: DType) -> Const:
         return Const((1 << dtype.bits) - 1 if op == "min" else 0, dtype)
     half = 1 << (dtype.bits - 1)
     return Const(half - 1 if op == "min" else -half, dtype)
+
+
+def reorders(scop: Scop, stmt: Statement) -> bool:
+    """Whether the updates of an element by this reduction may change places: floats only where that is allowed."""
+    return stmt.reduction is not None and (scop.reassociate or not stmt.value.dtype.is_float)
+
+
+def contracts(scop: Scop) -> bool:
+    """Whether sums of products round once for each product (fused multiply-add).
+
+    A program that keeps the order of its floats has reductions of floats only where its rounding is that of the
+    fused operation (`fixed_order`); one that is written so (`@op(reassociate=False)`) has none.
+    """
+    return scop.reassociate or any(s.reduction is not None and s.value.dtype.is_float for s in scop.statements.values())
+
+
+def fixed_order(scop: Scop) -> Scop:
+    """The same program, in which every sum of floats is added up in the order that stands there.
+
+    Its bits then follow from the program alone: whatever tiles, lanes and threads run it, each element is the same
+    sequence of operations.
+    """
+    return replace(scop, reassociate=False)
+
+
+def adds_product(stmt: Statement) -> bool:
+    """Whether the update adds a product, which is then contracted to a fused multiply-add."""
+    value = stmt.value
+    return stmt.reduction == "+" and isinstance(value, Binary) and isinstance(value.b, Binary) and value.b.op == "*"
+
+
+def rounds_alike(scop: Scop, old: Statement, new: Statement) -> bool:
+    """Whether putting an expression into a statement leaves its roundings: where the order of sums is fixed, a product
+    that was rounded before it was added must not become a fused multiply-add, nor one of these two operations."""
+    return scop.reassociate or not old.value.dtype.is_float or adds_product(old) == adds_product(new)
 
 
 def reads_updated(target: Load, others: Iterable[Expr], domain: isl.Set) -> Load | None:

@@ -6,6 +6,9 @@ from typing import Literal
 
 from polyc.poly.records import dataclass
 
+FLOATS = "f16,bf16,f32,f64"
+"""Types of real numbers that a target computes in, where its file says nothing: some by conversion to f32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -14,6 +17,7 @@ class Target:
     `triple`, `cpu` and `features` are LLVM's names (`features` as `+avx2,+fma,...`). `l1_ways`: lines that a set of
     L1 holds; `page`: bytes of memory that one entry of the TLB stands for, `tlb_pages`: entries of its first level. A
     target file may leave these three out: what stands here is right for Haswell to Skylake and Zen to Zen 3.
+    `floats` are the types of real numbers that it computes in, with commas; a file may leave them out, too.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Target:
     l1_ways: int = 8
     page: int = 4096
     tlb_pages: int = 64
+    floats: str = FLOATS
 
     @property
     def vector_bytes(self) -> int:
@@ -105,3 +110,4 @@ class GpuTarget:
     l2: int
     line: int
     features: tuple[str, ...]
+    floats: str = FLOATS

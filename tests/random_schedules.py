@@ -187,6 +187,16 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "gather": lambda s, r: {"statement": _statement(s, r), "phases": r.random() < 0.3},
     "read_first": _read_first,
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
+    "eliminate": lambda s, r: {},
 }  # fmt: skip
 
-WEIGHTS = {"tile": 3, "interchange": 2, "vectorize": 3, "inline": 2, "rfactor": 3, "promote": 2, "set_order": 0.3}
+WEIGHTS = {
+    "tile": 3,
+    "interchange": 2,
+    "vectorize": 3,
+    "inline": 2,
+    "rfactor": 3,
+    "promote": 2,
+    "set_order": 0.3,
+    "eliminate": 0,
+}

@@ -12,10 +12,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from polyc.emit.loop_ir.linear import Interval, interval_of
+from polyc.emit.loop_ir.linear import Interval, interval_of, linear
 from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Ramp, Stmt, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
-from polyc.poly.expr import Const, Expr, Load
+from polyc.poly.expr import Const, Expr, Load, Var
 from polyc.poly.expr import walk as walk_expr
 
 FEW = '"polyc-passes"="few"'
@@ -46,6 +46,12 @@ def few_passes(fn: Function) -> bool:
 
 Window = tuple[int, int]
 """First element of a buffer in its own order, and how many."""
+
+
+def on_diagonals(loop: For) -> bool:
+    """Whether several subscripts of a store move with the loop."""
+    stores = (s for s in walk(loop.body) if isinstance(s, Store))
+    return any(sum(linear(e).coefficient(Var(loop.var)) != 0 for e in s.index) > 1 for s in stores)
 
 
 class _Counts:

@@ -18,7 +18,7 @@ from dataclasses import field
 from polyc.emit.llvm import columns, interleaved
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.debug import LineTable
-from polyc.emit.llvm.effort import FEW, few_passes
+from polyc.emit.llvm.effort import FEW, few_passes, on_diagonals
 from polyc.emit.llvm.expr import Expressions, Storage
 from polyc.emit.llvm.types import Value, constant, memory_type
 from polyc.emit.loop_ir.loops import (
@@ -359,10 +359,14 @@ class _Writer:
         f.label(done)
 
     def _loop_metadata(self, s: For) -> str:
-        """Loops with explicit vectors are left as they are; others LLVM may improve."""
-        if not has_vectors(s.body):
+        """Loops with explicit vectors are left as they are; others LLVM may improve. It shall not make vectors of
+        elements that lie apart: it takes their gathers for cheaper than they are."""
+        vectors = has_vectors(s.body)
+        if not vectors and not on_diagonals(s):
             return ""
         no_vectors = self.module.shared_metadata('!"llvm.loop.vectorize.enable", i1 false')
+        if not vectors:
+            return f", !llvm.loop {self.module.add_metadata(f'SELF, {no_vectors}', distinct=True)}"
         no_unroll = self.module.shared_metadata('!"llvm.loop.unroll.disable"')
         return f", !llvm.loop {self.module.add_metadata(f'SELF, {no_vectors}, {no_unroll}', distinct=True)}"
 

@@ -32,6 +32,7 @@ from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int, rewrite, walk
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
+from polyc.poly.reduction import contracts
 from polyc.poly.scop import Array, Scop
 from polyc.poly.spans import span
 from polyc.poly.target import Target
@@ -131,7 +132,7 @@ def build_loops(
         if walker.uses(array.name):
             body = Alloc(Buffer(array.name, array.dtype, array.shape, "heap"), body)
     buffers = tuple(_argument(a) for a in scop.arrays.values() if a.kind != "local")
-    fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math,
+    fn = Function(name, buffers, scop.params, body, fma=contracts(scop), fast_math=scop.fast_math,
                   notes=(*walker.notes, *notes))  # fmt: skip
     return guard_copies(scop, simplify(fn))
 

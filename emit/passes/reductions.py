@@ -155,7 +155,7 @@ class Accumulators:
 
     def interleave(self) -> int:
         """Independent copies of the chunk: several when the loop only accumulates."""
-        only = all(isinstance(s, Block) or (isinstance(s, Store) and self.of(s)) for s in walk(self.loop.body))
+        only = all(isinstance(s, Block | If) or (isinstance(s, Store) and self.of(s)) for s in walk(self.loop.body))
         return INTERLEAVED if self.found and only and len(self.found) <= 2 else 1
 
     def around(self, body: Stmt, runs: Expr | None) -> Stmt:

@@ -16,6 +16,7 @@ from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Unary, Var, const_int, substitute
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.records import dataclass
+from polyc.poly.reduction import contracts
 from polyc.poly.scop import Scop
 
 
@@ -105,7 +106,7 @@ def _interface(scop: Scop, fn: Function) -> None:
     given = [(b.name, b.dtype, b.shape, b.writable) for b in fn.buffers]
     if wanted != given or fn.params != scop.params:
         raise WrongLoops("interface", f"{fn.name}: the arguments are not those of '{scop.name}'")
-    if (fn.fma and not scop.reassociate) or (fn.fast_math and not scop.fast_math):
+    if (fn.fma and not contracts(scop)) or (fn.fast_math and not scop.fast_math):
         raise WrongLoops("interface", f"{fn.name}: floating-point rules are laxer than those of '{scop.name}'")
 
 

@@ -19,6 +19,7 @@ from polyc.poly.access import accesses
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitutable, substitute
+from polyc.poly.reduction import rounds_alike
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Filter, Sequence
 
@@ -62,6 +63,9 @@ def forward(scop: Scop, array: str) -> Scop:
         return node
 
     statements = {n: _rewritten(s, array, move) for n, s in scop.statements.items() if s is not writer}
+    for name, new in statements.items():
+        if not rounds_alike(scop, scop.statements[name], new):
+            raise ScopError(f"'{array}' is a product that {name} adds up rounded, and the order of sums is fixed")
     arrays = {n: a for n, a in scop.arrays.items() if n != array}
     assert isinstance(scop.tree, Sequence)  # `_check_order` saw to it
     kept = tuple(f for f in scop.tree.filters if writer.name not in f.domain)

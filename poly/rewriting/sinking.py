@@ -48,17 +48,24 @@ def sink(scop: Scop, array: str) -> Scop:
 def sunk(scop: Scop) -> Scop:
     """`sink` for every local array whose elements are not written at the iterators themselves.
 
-    (Where they are, the scheduler fuses the two nests as well.)
+    (Where they are, the scheduler fuses the two nests as well. What is read to be transposed stays: its writers would
+    scatter what a nest of its own passes through blocks in registers.)
     """
     for array in [n for n, a in scop.arrays.items() if a.kind == "local"]:
         writers = [s for s in scop.statements.values() if s.array == array]
-        if all(isinstance(e, Var) for w in writers for e in w.index):
+        if all(isinstance(e, Var) for w in writers for e in w.index) or _transposed(scop, array):
             continue
         try:
             scop = sink(scop, array)
         except ScopError:
             continue  # two nests then: right, and the scheduler may still fuse them
     return scop
+
+
+def _transposed(scop: Scop, array: str) -> bool:
+    """Whether a reader has neighbouring elements of the array far apart in its result."""
+    readers = [(s, x) for s in scop.statements.values() for x in loads(s.value) if x.array == array]
+    return any(s.index and x.index and s.index[-1] != x.index[-1] for s, x in readers)
 
 
 def _reader(scop: Scop, array: str) -> Statement:

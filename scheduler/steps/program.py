@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather read_first rfactor`."""
+unite_statements gather read_first rfactor eliminate`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from polyc.poly.errors import IllegalSchedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.tree import of_scop
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
 from polyc.scheduler.transformations import (
@@ -165,6 +166,24 @@ class Program(Core):
         moved = replace(self, tree=done.order, _deferred=False)
         moved._verify(lambda: str(Step("gather", args)), "all", None)
         return self._step("gather", args, done.tree, "none", scop=done.scop)
+
+    def eliminate(self) -> Self:
+        """Leave out what the program computes in vain or twice, element by element.
+
+        Arguments: none; the first of all steps.
+        Before -> after: `i < 64: t[i] = f(i); i < 64: u[i] = f(i); i < 32: B[i] = t[i] + u[i]` -> `i < 32: t[i] =
+        f(i); i < 32: B[i] = t[i] + t[i]`. Of each statement the hull of the instances stays whose values reach a
+        result; of arrays with the same values one.
+        Refused when: there is nothing to leave out; earlier steps have changed the order.
+        """
+        from polyc.poly.rewriting.waste import without_waste
+
+        if self.trace or self.tree != of_scop(self.scop.tree, self.scop):
+            raise ScheduleError("eliminate is the first of all steps: earlier ones have changed the order")
+        scop = without_waste(self.scop)
+        if scop is self.scop:
+            raise ScheduleError("eliminate: every instance is needed, and no two arrays have the same values")
+        return self._step("eliminate", {}, scop.tree, "none", scop=scop)
 
     def _legal_before(self, what: str) -> None:
         """The new program order is taken from the tree, so that must be legal."""

@@ -27,6 +27,7 @@ from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
+from polyc.scheduler.strategies.product_blocks import product_blocks
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
@@ -49,7 +50,7 @@ def automatic(scop: Scop, target: Target | GpuTarget, threads: int = 1) -> Sched
         return replace(plan.schedule, terse=False)
 
 
-LEFT_OUT = ("chains", "contraction", "tiling", "sweeps", "storage")
+LEFT_OUT = ("chains", "product blocks", "contraction", "tiling", "sweeps", "storage")
 """Strategies that cut loops into tiles: most of the time that a kernel takes to compile."""
 
 
@@ -106,7 +107,8 @@ def _planned(scop: Scop, target: Target | GpuTarget, threads: int, only: Collect
                 if not only or plan.stage in only:
                     strategy(plan)
     except QuotaExceeded as error:
-        _stands(plan, "isl quota used up", str(error), operations=operations)
+        subject = "isl quota used up" if error.spent else "isl failed"
+        _stands(plan, subject, str(error), operations=operations)
     except OverBudget as error:
         _stands(plan, "nested too deeply", str(error))
     return plan
@@ -116,6 +118,16 @@ def _stands(plan: Plan, subject: str, why: str, **figures: Any) -> None:
     """The plan goes no further."""
     done = "the schedule so far" if plan.schedule.trace else "program order"
     plan.decline(subject, f"{done} stands", why, **figures)
+
+
+def waste(plan: Planner) -> None:
+    """Nothing that no result needs, and nothing twice (`strategies/waste.py`); only values that are passed on from
+    statement to statement, or overwritten, can be either."""
+    plain = [s.array for s in plan.scop.statements.values() if s.reduction is None]
+    if any(a.kind == "local" for a in plan.scop.arrays.values()) or len(set(plain)) < len(plain):
+        from polyc.scheduler.strategies.waste import eliminate
+
+        eliminate(plan)
 
 
 def vector_loops(plan: Planner) -> None:
@@ -132,8 +144,10 @@ def column_blocks(plan: Planner) -> None:
 
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
+    "waste": waste,
     "gathering": gather,
     "chains": chains,
+    "product blocks": product_blocks,
     "elimination": block_eliminations,
     "contraction": contractions,
     "columns": column_blocks,

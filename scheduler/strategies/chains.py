@@ -180,7 +180,7 @@ def _row_blocks(plan: Planner, chain: Chain, tiles: Tiles, rows: int, over: Sequ
     assert chain.rows is not None
     count = iterations(chain.first, chain.rows[0])
     trips = [iterations(chain.first, a) for a, _ in chain.shared]
-    runs = _runs(plan, tilings, [*trips, None if count is None else -(-count // rows)])
+    runs = runs_of(plan, tilings, [*trips, None if count is None else -(-count // rows)])
     return SharedBlocks((first, *passes, second), runs, near, packed)
 
 
@@ -194,7 +194,7 @@ def _product(tiling: Tiling, rows: int, shared: Sequence[str]) -> TiledProduct:
     return tiling.product(outer, rows, tiling.register_tiles(outer[-1].place))
 
 
-def _runs(plan: Planner, tilings: Sequence[Tiling], trips: Sequence[int | None]) -> tuple[LoopKind, ...]:
+def runs_of(plan: Planner, tilings: Sequence[Tiling], trips: Sequence[int | None]) -> tuple[LoopKind, ...]:
     """How shared loops of so many iterations run: one of them for the threads, if that pays."""
     work = [t.operations() for t in tilings]
     total = None if None in work else sum(n or 0.0 for n in work)
@@ -252,7 +252,7 @@ def _part_blocks(plan: Planner, chain: Chain, tiles: Tiles, filling: Sequence[Ne
     tilings = [Tiling(plan.scop, g, t, plan.target) for g, t in zip((chain.first, chain.second), tiles, strict=True)]
     first = _tiled(tilings[0], [*(a for a, _ in chain.shared), *chain.summed])
     second = _tiled(tilings[1], [b for _, b in chain.shared])
-    runs = _runs(plan, tilings, [iterations(chain.first, a) for a, _ in chain.shared])
+    runs = runs_of(plan, tilings, [iterations(chain.first, a) for a, _ in chain.shared])
     each = tuple[LoopKind, ...]("serial" for _ in (*chain.shared, *chain.summed))
     channels = SharedBlocks((*filling, first), each, (Kept(chain.filled.source, None, "heap", copy_in=False),))
     return SharedBlocks((channels, second), runs, (Kept(chain.scores, None, "heap", copy_in=False),))

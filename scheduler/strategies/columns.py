@@ -6,10 +6,10 @@ there once for a block of steps.
 
 from __future__ import annotations
 
-from polyc.poly.expr import Load, loads, variables
-from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.expr import loads, variables
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, Sequence, loops_around
+from polyc.scheduler.cost.assumed_sizes import likely_bytes
 from polyc.scheduler.cost.cache_blocks import COLUMNS_SHARE, LEAST_COLUMN_BLOCKS, MOST_COLUMNS
 from polyc.scheduler.cost.vector_loops import iterator
 from polyc.scheduler.programs.columns import block_columns
@@ -47,7 +47,7 @@ def _columns(plan: Planner, outer: Member, body: Sequence) -> Member | None:
 
 def _propose(plan: Planner, outer: Member, inner: Member) -> None:
     subject = f"columns {inner.name}"
-    steps, count = plan.extent(outer), plan.extent(inner)
+    steps, count = plan.likely_extent(outer), plan.likely_extent(inner)
     if steps is None or count is None:
         return
     bytes_ = [_column_bytes(plan, plan.scop.statements[s], outer, inner) for s in inner.schedule]
@@ -81,20 +81,9 @@ def _column_bytes(plan: Planner, stmt: Statement, outer: Member, inner: Member) 
         moved = set().union(*map(variables, load.index)) if load.index else set()
         if len(moved & {step, column}) != 1 or len(moved) < 2:
             continue
-        size = _bytes(plan, load)
-        extent = plan.extent(outer if step in moved else inner)
+        size = likely_bytes(plan.scop, load.array)
+        extent = plan.likely_extent(outer if step in moved else inner)
         if size is None or not extent:
             return None
         found[load.array, step in moved] = size // extent
     return found
-
-
-def _bytes(plan: Planner, load: Load) -> int | None:
-    """Of an array of fixed size."""
-    size = load.dtype.bytes
-    for e in plan.scop.arrays[load.array].shape:
-        n = constant_of(to_pw_aff(e, set_space("", (), plan.scop.params)))
-        if n is None:
-            return None
-        size *= n
-    return size

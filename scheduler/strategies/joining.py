@@ -159,10 +159,11 @@ def alike(plan: Plan, x: Member, y: Member, shared: list[Pair]) -> bool:
 
 def _same_values(plan: Plan, first: list[Member], second: list[Member]) -> bool:
     """Whether the innermost of the loops take the same values in both nests."""
-    return bool(_values(plan, first).is_equal(_values(plan, second)))
+    return bool(values(plan, first).is_equal(values(plan, second)))
 
 
-def _values(plan: Plan, loops: list[Member]) -> isl.Set:
+def values(plan: Plan, loops: list[Member]) -> isl.Set:
+    """`{ [x, ...] }`: the values that loops around each other take together."""
     out: isl.Set | None = None
     for stmt in loops[-1].schedule:
         domain = plan.scop.statements[stmt].domain.intersect_params(plan.scop.context)

@@ -11,6 +11,7 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, loops_around, loops_below
 from polyc.poly.words import first_line
+from polyc.scheduler.cost.assumed_sizes import likely_extent
 from polyc.scheduler.cost.cache_blocks import SHARED
 from polyc.scheduler.cost.vector_loops import constant_extent
 from polyc.scheduler.decision import Decision, Outcome
@@ -130,6 +131,13 @@ class Plan:
             single = bool(names) and self._follows(member, names)
             self._extents[key] = 1 if single else constant_extent(self.scop, member, names)
         return self._extents[key]
+
+    def likely_extent(self, member: Member, stmts: Iterable[str] | None = None) -> int | None:
+        """The same, at assumed sizes where it depends on sizes that are symbols."""
+        known = self.extent(member, stmts)
+        if known is not None or not self.scop.params:
+            return known
+        return likely_extent(self.scop, member, member.schedule if stmts is None else stmts)
 
     def _follows(self, member: Member, stmts: Iterable[str]) -> bool:
         """Whether loops around have the same values: one iteration in each of theirs."""

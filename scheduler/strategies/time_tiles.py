@@ -10,13 +10,12 @@ sharing each sweep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from math import prod
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import variables
-from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, Sequence, loops_around
+from polyc.scheduler.cost.assumed_sizes import likely_bytes
 from polyc.scheduler.cost.cache_blocks import (
     CHAINS,
     LEAST_CHAINS,
@@ -96,11 +95,11 @@ def _near(plan: Planner, outer: Member, body: Sequence) -> None:
     heads = _nests(plan, body)
     if plan.carried()[outer.name].parallel:
         return  # its iterations hand nothing on
-    sweeps = plan.extent(outer)
+    sweeps = plan.likely_extent(outer)
     written = _rows_written(plan, [plan.member(h) for h in heads])
     if sweeps is None or sweeps < LEAST_SWEEPS or written is None:
         return
-    total = sum(_bytes(plan, name) or 0 for name in _arrays(plan, outer))
+    total = sum(likely_bytes(plan.scop, name) or 0 for name in _arrays(plan, outer))
     near = plan.threads * plan.target.l2
     if total <= near:
         plan.decline(subject, "not tiled", "their arrays fit the cache", bytes=total, cache_bytes=near)
@@ -178,7 +177,7 @@ def _diagonals(
     plan: Planner, outer: Member, row: Member, written: Mapping[str, int] | None, skew: int, longest: int
 ) -> Blocks | None:
     """Blocks that several threads share diagonal by diagonal; None: one thread, or sharing each sweep is better."""
-    sweeps, rows = plan.extent(outer), plan.extent(row)
+    sweeps, rows = plan.likely_extent(outer), plan.likely_extent(row)
     if plan.threads < 2 or sweeps is None or rows is None or written is None:
         return None
     blocks = shared_blocks(sweeps, rows, max(sum(written.values()), 1), skew, plan.threads, plan.target, longest)
@@ -204,23 +203,16 @@ def _arrays(plan: Planner, loop: Member) -> list[str]:
     return [a for a in plan.scop.arrays if any(any(touches(plan.scop.statements[s], a)) for s in loop.schedule)]
 
 
-def _bytes(plan: Planner, name: str) -> int | None:
-    """Of an array of fixed size."""
-    array = plan.scop.arrays[name]
-    sizes = [constant_of(to_pw_aff(e, set_space("", (), plan.scop.params))) for e in array.shape]
-    return None if None in sizes else prod(n or 0 for n in sizes) * array.dtype.bytes
-
-
 def _rows_written(plan: Planner, rows: list[Member]) -> dict[str, int] | None:
     """Bytes of a row of each array that the nests write, whose outermost loops these are."""
     found: dict[str, int] = {}
     for member in rows:
-        extent = plan.extent(member)
+        extent = plan.likely_extent(member)
         for s in member.schedule:
             if iterator(plan.scop.statements[s], member.schedule[s]) is None:
                 return None
             name = plan.scop.statements[s].array
-            size = _bytes(plan, name)
+            size = likely_bytes(plan.scop, name)
             if extent is None or size is None:
                 return None
             found[name] = size // max(extent, 1)

@@ -45,12 +45,15 @@ class Blocks:
 def transpose(plan: Planner) -> None:
     """Blocks in registers for all nests that have such reads."""
     for loop in plan.top():
-        members, body = plan.nest(loop)
-        if len(members) < 2 or not is_flat(body):
-            continue
-        blocks = _blocks(plan, members)
-        if blocks is not None:
-            _propose(plan, members, blocks)
+        transpose_nest(plan, loop)
+
+
+def transpose_nest(plan: Planner, loop: str) -> None:
+    """Blocks in registers for the nest that begins with a loop, if it has such reads."""
+    members, body = plan.nest(loop)
+    blocks = _blocks(plan, members) if len(members) > 1 and is_flat(body) else None
+    if blocks is not None:
+        _propose(plan, members, blocks)
 
 
 def _blocks(plan: Planner, members: list[Member]) -> Blocks | None:

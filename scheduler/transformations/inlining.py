@@ -20,7 +20,7 @@ from polyc.poly.expr import Expr, Load, loads, substitutable, substitute
 from polyc.poly.forms.affine_expr import choose, function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
-from polyc.poly.reduction import identity
+from polyc.poly.reduction import identity, rounds_alike
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Node, Promote
@@ -73,6 +73,8 @@ def inline(scop: Scop, array: str) -> Inlined:
             changed += [(name, a, m) for source in sources for a, m in _changed(scop, source, name)]
             values[load] = _value(reader, sources) if sources else identity("+", load.dtype)  # it never happens
         statements[name] = _rewritten(reader, values)
+        if not rounds_alike(scop, reader, statements[name]):
+            raise ScheduleError(f"cannot inline '{array}': {name} adds it up rounded, and the order of sums is fixed")
     violation = _violation(scop, changed) if changed else None
     if scop.arrays[array].kind != "local":
         return Inlined(replace(scop, statements=statements), frozenset(), violation)

@@ -12,9 +12,10 @@ import pytest
 import random_ir
 from hand_ir import I, loop, param, ramp
 
-from polyc import Operator, dims, empty, f32, op
+from polyc import Operator, dims, empty, f32, inout, op
 from polyc.emit import compile as stages
 from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
 from polyc.emit.kernel import Report
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.effort import FEW, few_passes
@@ -163,3 +164,22 @@ def test_the_pipeline_is_not_built_for_few(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(built) == 1
     jit.build_object(to_llvm(hand_ir.matmul(300, 16, 500), HOST), HOST)
     assert len(built) == 1
+
+
+@op
+def on_a_diagonal(a: inout(f32[64, 64]), b: f32[64, 64]):
+    for i in range(64):
+        a[i, i] = a[i, i] + b[i, i]
+
+
+@op
+def along_a_row(a: inout(f32[64]), b: f32[64]):
+    for i in range(64):
+        a[i] = a[i] + b[i]
+
+
+@pytest.mark.parametrize(("operator", "left"), [(on_a_diagonal, True), (along_a_row, False)])
+def test_llvm_leaves_elements_alone_that_lie_apart(operator: Any, left: bool) -> None:
+    scop = operator.scop()
+    kernel = compile_kernel(scop, scop.tree, name="k", checks=False)
+    assert ("llvm.loop.vectorize.enable" in kernel.source("llvm")) is left

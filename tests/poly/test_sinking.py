@@ -14,14 +14,26 @@ from polyc.poly.scop import Scop
 
 
 @op
-def interleaved(X: f32[6, 5], R: f32[12, 5]) -> f32[5, 12]:
+def interleaved(X: f32[6, 5], R: f32[12, 5]) -> f32[12, 5]:
+    T = empty((12, 5), f32)
+    Y = empty((12, 5), f32)
+    for i, j in grid(6, 5):
+        T[2 * i, j] = X[i, j] * 2.0
+        T[2 * i + 1, j] = X[i, j] + 1.0
+    for h, w in grid(12, 5):
+        Y[h, w] = max(T[h, w], 0.0) + R[h, w] * T[h, w]
+    return Y
+
+
+@op
+def transposed(X: f32[6, 5]) -> f32[5, 12]:
     T = empty((12, 5), f32)
     Y = empty((5, 12), f32)
     for i, j in grid(6, 5):
         T[2 * i, j] = X[i, j] * 2.0
         T[2 * i + 1, j] = X[i, j] + 1.0
     for h, w in grid(12, 5):
-        Y[w, h] = max(T[h, w], 0.0) + R[h, w] * T[h, w]
+        Y[w, h] = max(T[h, w], 0.0)
     return Y
 
 
@@ -78,6 +90,14 @@ def test_the_reader_runs_in_the_writers() -> None:
     x, r = rng.standard_normal((6, 5)).astype(np.float32), rng.standard_normal((12, 5)).astype(np.float32)
     assert np.array_equal(_run(done, x, r), _run(scop, x, r))
     assert np.array_equal(_run(done, x, r), interleaved.python(x, r))
+
+
+def test_what_is_transposed_stays_a_nest_of_its_own() -> None:
+    scop = transposed.scop()
+    assert sunk(scop) == scop
+    done, x = sink(scop, "T"), np.random.default_rng(5).standard_normal((6, 5)).astype(np.float32)
+    assert np.array_equal(_run(done, x), _run(scop, x))
+    assert np.array_equal(_run(scop, x), transposed.python(x))
 
 
 @pytest.mark.parametrize(

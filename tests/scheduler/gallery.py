@@ -15,7 +15,7 @@ from typing import Any
 import gallery_questions
 
 import polyc
-from polyc import dims, empty, f32, f64, grid, inout, op, programs
+from polyc import dims, empty, f32, f64, grid, inout, op, programs, zeros
 
 M, N, K, T = dims("M N K T")
 
@@ -170,7 +170,22 @@ def running_sums(X: inout(f32[M, N])):
             X[i, j] = X[i, j - 1] + X[i, j]
 
 
+@op
+def borders(A: f32[N]) -> f32[2]:
+    r = zeros((N,), f32)
+    t = zeros((N,), f32)
+    Y = empty((2,), f32)
+    for i in range(N):
+        r[i] = A[i] * A[i]
+    for j in range(N):
+        t[j] = A[j] * A[j]
+    Y[0] = r[0] + t[1]
+    Y[1] = r[2]
+    return Y
+
+
 PROGRAMS = {
+    "borders": borders,
     "between": between,
     "shares": shares,
     "running_sums": running_sums,
@@ -257,6 +272,7 @@ GROUPS = (
         Example("gather", "upsampled", 's.gather("S0").parallel("X_0")'),
         Example("read_first", "shifted", 's.read_first("S1", "A[i + 1]").reorder_statements(["S1_A_read", "S0"])'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
+        Example("eliminate", "borders", "s.eliminate()"),
     )),
 )  # fmt: skip
 

@@ -81,9 +81,9 @@ def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
 
     scop = kernel_scop(name)
     schedule = automatic(scop, host(), 2)
-    text = schedule.to_yaml()
-    again = Schedule.from_yaml(schedule.original, text)
-    assert again.to_yaml() == text and len(schedule.diff(again)) == 0
+    again = Schedule.from_yaml(schedule.original, schedule.to_yaml())
+    assert len(schedule.diff(again)) == 0, str(schedule.diff(again))
+    assert times(schedule).is_equal(times(again))  # isl may spell a set that was read in another way
     assert [m.schedule.keys() for n in walk(again.tree) if isinstance(n, Band) for m in n.members] == [
         m.schedule.keys() for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members
     ]

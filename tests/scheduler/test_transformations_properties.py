@@ -38,6 +38,7 @@ OTHERS = {
     "gather",
     "read_first",
     "rfactor",
+    "eliminate",
 }
 ALIKE = {"unite_statements", "split_sum", "coalesce"}
 """No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products

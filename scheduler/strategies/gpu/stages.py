@@ -11,10 +11,12 @@ from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.row_residency import hold_rows
 from polyc.scheduler.strategies.gpu.storage import keep_near
 from polyc.scheduler.strategies.joining import join
+from polyc.scheduler.strategies.waste import eliminate
 
 __all__ = ["GPU_STRATEGIES", "GpuPlan"]
 
 GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
+    "waste": eliminate,
     "chains": gpu_chains,
     "contraction": gpu_contractions,
     "fusion": join,

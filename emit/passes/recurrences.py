@@ -1,0 +1,143 @@
+"""Sums and products whose last operand is the one that a loop waits for.
+
+    for i: a[i] = a[i - 1] + b[i] + c[i]      =>      for i: a[i] = b[i] + c[i] + a[i - 1]
+
+Each iteration waits for what the one before has stored. In the order of the source all operations of the sum follow
+that value, so that an iteration takes as long as all of them; with the value last only one of them does, and the others
+overlap with earlier iterations (recurrence-constrained cycle time: Rau, "Iterative modulo scheduling", MICRO 1994; the
+reassociation is that of height reduction: Kuck, "The Structure of Computers and Computations", 1978). What comes from
+an iteration farther back stands before what comes from a nearer one.
+
+Only with `fast_math`, since rounding changes, and before products and sums become `fma`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from polyc.emit.loop_ir.linear import linear
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.poly.expr import Binary, Expr, Load, Unary, Var
+
+Term = tuple[bool, Expr]
+"""An operand of a sum, and whether it is subtracted."""
+
+
+def recurrences_last(fn: Function) -> Function:
+    """`fn` with the sums and products of serial innermost loops so ordered."""
+    if not fn.fast_math:
+        return fn
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, For) and s.kind == "serial" and not any(isinstance(x, For) for x in walk(s.body)):
+            return _Loop(s).ordered()
+        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+
+    return replace(fn, body=visit(fn.body))
+
+
+class _Loop:
+    """One innermost loop; `near`: how soon a value is awaited, 0 for what the loop does not store, 1 / d for what d
+    iterations before have stored."""
+
+    def __init__(self, loop: For) -> None:
+        self.loop = loop
+        self.stores = [s for s in walk(loop.body) if isinstance(s, Store)]
+        self.done: list[tuple[Store, float]] = []  # the stores before a statement in its own iteration
+        self.names: dict[str, float] = {}
+
+    def ordered(self) -> For:
+        """The loop with its expressions in order."""
+        return replace(self.loop, body=self._stmt(self.loop.body))
+
+    def _stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, Let):
+            value = self._expr(s.value)
+            self.names[s.name] = self._near(value)
+            return replace(s, value=value, body=self._stmt(s.body))
+        if isinstance(s, Store):
+            made = s if s.reduction is not None else replace(s, value=self._expr(s.value))
+            self.done.append((made, self._near(made.value)))
+            return made
+        if isinstance(s, Block | If | Alloc):
+            return with_bodies(s, tuple(self._stmt(b) for b in s.bodies()))
+        return s
+
+    def _near(self, e: Expr) -> float:
+        if isinstance(e, Var):
+            return self.names.get(e.name, 0.0)
+        if isinstance(e, Load):
+            return max((self._awaited(e, s) for s in self.stores if s.array == e.array), default=0.0)
+        return max(map(self._near, e.children()), default=0.0)
+
+    def _awaited(self, e: Load, s: Store) -> float:
+        distance = _iterations_between(s.index, e.index, self.loop)
+        if distance is None or distance < 0:
+            return 0.0
+        if distance > 0:
+            return 1.0 / distance
+        return max((near for x, near in self.done if x.array == s.array and x.index == s.index), default=0.0)
+
+    def _expr(self, e: Expr) -> Expr:
+        if isinstance(e, Load) or not self._near(e):
+            return e
+        if isinstance(e, Binary) and e.dtype.is_float and e.op in ("+", "-"):
+            return self._last(e, _summands(e, False), _sum)
+        if isinstance(e, Binary) and e.dtype.is_float and e.op == "*":
+            return self._last(e, [(False, f) for f in _factors(e)], _product)
+        return e.with_children(tuple(map(self._expr, e.children())))
+
+    def _last(self, e: Binary, terms: Sequence[Term], joined: Callable[[Sequence[Term]], Expr]) -> Expr:
+        """The operands with those that are awaited longest at the end; `e` itself where they stand so already."""
+        own = [(minus, self._expr(x)) for minus, x in terms]
+        order = sorted(own, key=lambda t: self._near(t[1]))
+        stays = order == own == list(terms) and _is_chain(e)
+        return e if stays else joined(order)
+
+
+def _iterations_between(stored: Sequence[Expr], read: Sequence[Expr], loop: For) -> int | None:
+    """How many iterations before an element is stored that is read; None where that differs, or never happens."""
+    found: set[int] = set()
+    atom = Var(loop.var)
+    for a, b in zip(stored, read, strict=True):
+        apart, slope = linear(a) - linear(b), linear(a).coefficient(atom) * loop.step
+        if not apart.is_const or (apart.const if slope == 0 else apart.const % slope):
+            return None
+        if slope:
+            found.add(apart.const // slope)
+    return 1 if not found else found.pop() if len(found) == 1 else None
+
+
+def _summands(e: Expr, minus: bool) -> list[Term]:
+    if isinstance(e, Binary) and e.op in ("+", "-"):
+        return [*_summands(e.a, minus), *_summands(e.b, minus is not (e.op == "-"))]
+    return [(minus, e)]
+
+
+def _factors(e: Expr) -> list[Expr]:
+    return [*_factors(e.a), *_factors(e.b)] if isinstance(e, Binary) and e.op == "*" else [e]
+
+
+def _sum(terms: Sequence[Term]) -> Expr:
+    (minus, out), *rest = terms
+    if minus:
+        out = Unary("neg", out, out.dtype)
+    for less, x in rest:
+        out = Binary("-" if less else "+", out, x, x.dtype)
+    return out
+
+
+def _product(terms: Sequence[Term]) -> Expr:
+    (_, out), *rest = terms
+    for _, x in rest:
+        out = Binary("*", out, x, x.dtype)
+    return out
+
+
+def _is_chain(e: Binary) -> bool:
+    """Whether the operands are taken one by one from the left."""
+    ops = ("*",) if e.op == "*" else ("+", "-")
+    inner = isinstance(e.b, Binary) and e.b.op in ops
+    return not inner and (not (isinstance(e.a, Binary) and e.a.op in ops) or _is_chain(e.a))
