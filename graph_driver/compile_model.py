@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.registry import platform_of
-from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions
+from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions, one_precision
 from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ def compile_model(
     strict_shapes: bool = False,
     checks: bool | None = None,
     tier: str = "full",
+    precision: str | None = None,
+    narrow_only: Sequence[str] = (),
+    max_error: float | None = None,
+    data: Mapping[str, Any] | None = None,
+    allow_downcast: bool = False,
+    reproducible: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -79,9 +85,8 @@ def compile_model(
             are the same bits. For `cpu`.
         tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment. Not on
             a GPU.
-        dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and
-            outputs stay f32.
-        keep_f32: operators or nodes that `dtype` leaves in f32.
+        dtype: another name of `precision`.
+        keep_f32: operators, nodes or their results that `precision` leaves in f32.
         contiguous: groups of tensors that lie one behind the other in the arena, in this order, each at a multiple
             of 64 bytes, all intact when the last is made (`model.plan.slots[name].place.offset`). Not on a GPU, and
             for sizes that are numbers.
@@ -97,6 +102,15 @@ def compile_model(
         tier: `full`: the code is as fast as it gets before this returns. `fast`: the whole program soon, of kernels
             that are made with less care. `progressive`: a program that runs on NumPy at once; another process makes
             the full one, which takes its place between two calls (`Model.wait`). For CPUs.
+        precision: what an f32 model is computed in; its inputs and outputs stay f32. `f16` or `bf16`
+            (`passes/precision.py`); `int8`: products and convolutions with constant weights as integer products
+            (`passes/row_codes.py`); `auto`: f16 or bf16 where the error allows, which is measured; `f32`: as it stands.
+        narrow_only: operators, nodes or their results that alone become narrow.
+        max_error: of `auto` (None: 0.01) and `int8` (None: any), the largest relative error of an output.
+        data: what the error is measured on, for each input an array of samples (None: random operands).
+        allow_downcast: compute f64 in f32 on a target without f64.
+        reproducible: the same bits on every number of threads, size of batch, CPU and back end: every sum is added up
+            in the order of its operator's program (docs/reproducible.md). Implies `exact`.
 
     Raises:
         ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.
@@ -106,8 +120,9 @@ def compile_model(
     """
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
-        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts, strict_annotations,
-        strict_shapes, checks, tier,
+        fast_math, bind or {}, planner, tasks, tuned, one_precision(precision, dtype), keep_f32, contiguous, layouts,
+        strict_annotations, strict_shapes, checks, tier, narrow_only, max_error, data or {}, allow_downcast,
+        reproducible,
     ))  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver import memory
+from polyc.graph_driver.graph.precisions import F32, MEASURED, PRECISIONS
 from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.poly.errors import ArgumentError, OptionError
 from polyc.poly.records import dataclass
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 
 TIERS = (FULL, FAST, PROGRESSIVE) = ("full", "fast", "progressive")
 """How much is made of the code before a model runs (docs/internals/models.md)."""
+
+
+def options_of(caller: str, target: str | Target | GpuTarget, given: Mapping[str, Any]) -> CompileOptions:
+    """The options that keywords give, `compile_model`'s by name; what is None is as if it were not given.
+
+    Raises:
+        ArgumentError: `caller` has no such keyword, or one has no such value.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    asked["precision"] = one_precision(asked.get("precision"), asked.pop("dtype", None))
+    try:
+        return CompileOptions(target=target, **asked)
+    except TypeError as error:
+        raise ArgumentError(f"{caller}: {str(error).split('__init__() ')[-1]}") from None
+
+
+def one_precision(precision: str | None, dtype: str | None) -> str | None:
+    """The precision, of which `dtype` is another name. Raises `ArgumentError`: they contradict each other."""
+    if dtype is not None and precision not in (None, dtype):
+        raise ArgumentError(f"dtype is another name of precision: {dtype!r} and {precision!r} contradict each other")
+    return precision or dtype
 
 
 class NeedsNumbers(OptionError):
@@ -52,7 +74,7 @@ class CompileOptions:
     planner: str | None = None
     tasks: bool = False
     tuned: bool | None = None
-    dtype: str | None = None
+    precision: str | None = None
     keep_f32: Sequence[str] = ()
     contiguous: Groups = ()
     layouts: str = "auto"
@@ -60,9 +82,14 @@ class CompileOptions:
     strict_shapes: bool = False
     checks: bool | None = None
     tier: str = FULL
+    narrow_only: Sequence[str] = ()
+    max_error: float | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    allow_downcast: bool = False
+    reproducible: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("dims", "shapes", "bind"):
+        for name in ("dims", "shapes", "bind", "data"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ArgumentError(f"{name} is a dict by name, not {getattr(self, name)!r:.80}")
         limit = self.memory_limit
@@ -72,9 +99,16 @@ class CompileOptions:
             raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
         if self.layouts not in LAYOUTS:
             raise ArgumentError(f"there are no layouts '{self.layouts}'; choices are {', '.join(LAYOUTS)}")
-
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise ArgumentError(f"there is no precision '{self.precision}'; choices are {', '.join(PRECISIONS)}")
+        if self.max_error is not None and not self.max_error > 0:
+            raise ArgumentError(f"an error is a positive number, not {self.max_error}")
         if self.tier not in TIERS:
             raise ArgumentError(f"there is no tier '{self.tier}'; tiers are {', '.join(TIERS)}")
+        if self.reproducible and self.tier == PROGRESSIVE:
+            raise OptionError("reproducible has no effect with tier progressive: its first answers are NumPy's")
+        if self.reproducible and self.fast_math:
+            raise OptionError("reproducible keeps every rounding, fast_math changes them: take one of them")
 
     def pipeline(self, platform: Platform) -> tuple[Pass, ...]:
         """The graph passes in the order in which they run.
@@ -84,9 +118,17 @@ class CompileOptions:
         """
         from polyc.graph_driver.passes import manager  # a known model runs none
 
-        return manager.select(
-            self.passes, self.disable, self.fast_math, self.exact, self.dtype, self.keep_f32, platform.backend
-        )
+        precision = None
+        if self.precision is not None and self.precision != F32:
+            precision = manager.Precision(self.precision, self.keep_f32, self.narrow_only, self.max_error, self.data)
+        floats = platform.backend.floats(platform.machine)
+        types = None if {"f16", "f64"} <= {*floats} else manager.types_of(floats, self.allow_downcast)
+        exact = self.exact or self.reproducible
+        return manager.select(self.passes, self.disable, self.fast_math, exact, precision, types, platform.backend)
+
+    def as_given(self) -> CompileOptions:
+        """Those by which every tensor has the type that the model says."""
+        return replace(self, precision=None, keep_f32=(), narrow_only=(), max_error=None, data={})
 
     def for_bodies(self) -> CompileOptions:
         """Those for the bodies of control flow, whose arenas are their own."""
@@ -99,8 +141,13 @@ class CompileOptions:
             OptionError: one line that names the option and says why.
         """
         given = vars(self)
-        if self.keep_f32 and self.dtype is None:
-            raise OptionError("keep_f32 has no effect without dtype: the model is computed as it stands")
+        for name in ("keep_f32", "narrow_only", "max_error", "data"):
+            if given[name] not in (None, (), [], {}) and self.precision in (None, F32):
+                raise OptionError(f"{name} has no effect without a precision: the model is computed as it stands")
+            if name in ("max_error", "data") and given[name] not in (None, {}) and self.precision not in MEASURED:
+                raise OptionError(f"{name} has no effect for precision {self.precision}, of which nothing is measured")
+        if self.allow_downcast and "f64" in platform.backend.floats(platform.machine):
+            raise OptionError(f"allow_downcast has no effect for {platform.meant}: it computes in f64")
         if self.fast_math and self.passes is not None:
             raise OptionError("fast_math has no effect with passes, which names all that run: add 'fast-math' there")
         beside = (["symbolic sizes"] if symbolic else []) + (["one thread"] if self.threads == 1 else [])

@@ -13,6 +13,7 @@ def connect() -> None:
     hooks.register("further_sizes", "polyc.graph_driver.worker.further_sizes:FurtherSizes")
     hooks.register("build_operator", "polyc.graph_driver.artifacts.operator_files:build_operator")
     hooks.register("known_model", "polyc.graph_driver.known.models:Known")
+    hooks.register("narrow_choice", "polyc.graph_driver.narrowing.choice:choose")
     hooks.register("compile_with", "polyc.graph_driver.compile_model:compile_with")
     hooks.register("load_model", "polyc.graph_driver.artifacts.package:load")
     hooks.register("save_model", "polyc.graph_driver.artifacts.package:save")

@@ -87,7 +87,8 @@ def worker(
     kind: str, valid: Path, seeds: Sequence[int], begin: Callable[[int], None], say: Callable[[Any], None]
 ) -> None:
     """Run seeds one after another in this process."""
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    most = ADDRESS_SPACE + (_memory("VmSize") << 10)  # beside what other tests of this process have mapped
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     began, ran = time.process_time(), 0
@@ -136,7 +137,8 @@ def _forget_peak() -> None:
 
 
 def _memory(kind: str) -> int:
-    """Main memory of this process in kB: what it has now (`VmRSS`), the most since `_forget_peak` (`VmHWM`)."""
+    """Memory of this process in kB: what it has now (`VmRSS`), the most since `_forget_peak` (`VmHWM`), addresses
+    (`VmSize`)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(kind):
             return int(line.split()[1])

@@ -22,7 +22,7 @@ from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.fusion.machine import Fusing
 from polyc.poly.errors import BuildError
 from polyc.poly.records import dataclass
-from polyc.poly.target import Target
+from polyc.poly.target import FLOATS, GpuTarget, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,6 +102,12 @@ class Backend(ABC):
         Raises:
             BuildError: it is of here, and wrong.
         """
+
+    def floats(self, machine: Any) -> tuple[str, ...]:
+        """The types of real numbers that it computes in."""
+        return (
+            tuple(machine.floats.split(",")) if isinstance(machine, (Target, GpuTarget)) else tuple(FLOATS.split(","))
+        )
 
     def lacks(self, machine: Any) -> str:
         """Why nothing can be compiled for it here, in one line; empty where it can."""

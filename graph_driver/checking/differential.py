@@ -113,7 +113,7 @@ def compiled_outputs(platform: Platform, options: CompileOptions, inputs: Mappin
     """Compile a graph as it stands, without any pass, and run it on `inputs`."""
     from polyc.graph_driver.compiling.from_source import compile_graph
 
-    as_it_stands = replace(options, passes=(), dtype=None)
+    as_it_stands = replace(options.as_given(), passes=())
 
     def evaluate(graph: Graph) -> Mapping[str, Any]:
         return compile_graph(graph, platform, as_it_stands, Report(platform.name, platform.threads))(inputs)

@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 from polyc.graph_driver import wiring
 from polyc.graph_driver.cli.examples import epilog
 from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, Stages, UsageError, run_registrations
+from polyc.graph_driver.cli.narrow_arguments import prune_arguments, quantize_arguments
+from polyc.graph_driver.graph.precisions import PRECISIONS
 from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
 from polyc.graph_driver.options import FULL, TIERS
@@ -42,7 +44,8 @@ def parser() -> argparse.ArgumentParser:
     _building(commands)
     _explaining(commands)
     _tune_command(commands)
-    _quantize_command(commands)
+    quantize_arguments(commands)
+    prune_arguments(commands)
     _looking_after(commands)
     for name, command in commands.choices.items():
         command.epilog = epilog(name)
@@ -75,27 +78,6 @@ def _compile_command(commands: Any) -> None:
     _dask(make, "compile kernels on the workers of a Dask cluster")
     _compiling(make)
     _tier(make)
-
-
-def _quantize_command(commands: Any) -> None:
-    """`quantize`: a model with narrow layers."""
-    make = commands.add_parser("quantize", help="bring a model's layers to 8 or 4 bits", allow_abbrev=False)
-    make.add_argument("model", type=Path, metavar="MODEL.onnx")
-    make.add_argument("--data", type=Path, required=True, metavar="NPZ", help="an array of samples for each input")
-    make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the file (default: MODEL.8bit.onnx)")
-    make.add_argument("--weights", type=int, choices=(8, 4), default=8, help="bits of weights (default: 8)")
-    way = make.add_mutually_exclusive_group()
-    way.add_argument("--static", action="store_true", help="ranges of activations from the data (default)")
-    way.add_argument("--dynamic", action="store_true", help="ranges of activations from each run")
-    make.add_argument(
-        "--calibration", choices=("minmax", "percentile", "entropy"), default="minmax", help="of --static: which ranges"
-    )
-    make.add_argument(
-        "--max-error", type=float, metavar="E", help="the worst layers stay f32 until outputs are as near"
-    )
-    make.add_argument("--keep-f32", metavar="A,B", help="layers or operators that stay f32")
-    make.add_argument("--threads", type=int, metavar="N", help="of the runs (default: all cores)")
-    make.add_argument("--json", action="store_true", help="machine-readable output")
 
 
 def _run_command(commands: Any) -> None:
@@ -293,6 +275,9 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     )
     p.add_argument("--threads", type=_threads, metavar="N", help="of parallel loops (default: all cores)")
     p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
+    p.add_argument(
+        "--reproducible", action="store_true", help="the same bits on every thread count, batch size, CPU and back end"
+    )
     p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")
     p.add_argument("--disable", default="", metavar="A,B", help="leave out these graph passes")
     p.add_argument(
@@ -323,8 +308,23 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
-    p.add_argument("--dtype", choices=("f16", "bf16"), help="compute an f32 model in this type (default: as it stands)")
-    p.add_argument("--keep-f32", metavar="A,B", help="operators or nodes that --dtype leaves in f32")
+    p.add_argument(
+        "--precision", "--dtype", choices=PRECISIONS,
+        help="compute an f32 model in this type; int8: products of codes; auto: narrow where --max-error allows "
+        "(default: as it stands)",
+    )  # fmt: skip
+    p.add_argument("--keep-f32", metavar="A,B", help="operators, nodes or results that --precision leaves in f32")
+    p.add_argument(
+        "--narrow-only", metavar="A,B", help="operators, nodes or results that alone --precision makes narrow"
+    )
+    p.add_argument(
+        "--max-error", type=float, metavar="E",
+        help="of --precision auto (default 0.01) and int8: the largest relative error of an output",
+    )  # fmt: skip
+    p.add_argument(
+        "--data", type=Path, metavar="NPZ", help="samples by which the error is measured (default: random operands)"
+    )
+    p.add_argument("--allow-downcast", action="store_true", help="compute f64 in f32 where the target has no f64")
     if json:
         p.add_argument("--json", action="store_true", help="machine-readable output")
 
@@ -407,6 +407,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli.quantize import quantize_command
 
         return quantize_command(arguments)
+    if arguments.command == "prune":
+        from polyc.graph_driver.cli.prune import prune_command
+
+        return prune_command(arguments)
     if arguments.command == "bench":
         from polyc.graph_driver.cli.bench import bench_command
 

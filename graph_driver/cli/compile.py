@@ -7,10 +7,13 @@ import contextlib
 import json
 import os
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from polyc.graph_driver.artifacts.package import is_package
 from polyc.graph_driver.backends.registry import platform_of
@@ -50,7 +53,9 @@ def options_of(
     except ArgumentError as error:
         raise UsageError(str(error)) from None
     as_they_are = (
-        "threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype", "layouts", "strict_annotations",
+        "threads", "exact", "reproducible", "fast_math", "planner", "tasks", "tuned", "precision", "layouts",
+        "strict_annotations",
+        "max_error", "allow_downcast",
     )  # fmt: skip
     return CompileOptions(
         target=given["target"] or "cpu",
@@ -62,6 +67,8 @@ def options_of(
         passes=passes,
         disable=disabled,
         keep_f32=names_in(given["keep_f32"] or ""),
+        narrow_only=names_in(given["narrow_only"] or ""),
+        data={} if given["data"] is None else arrays_of(given["data"]),
         memory_limit=given.get("memory_limit"),
         contiguous=[names_in(text) for text in given.get("contiguous", ())],
         progress=progress,
@@ -75,6 +82,16 @@ def options_of(
 def names_in(text: str) -> list[str]:
     """`A,B,...` as a list."""
     return [n for n in text.split(",") if n]
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of `--data`. Raises `UsageError`: it cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        text = " ".join(str(error).split())[:120]
+        raise UsageError(f"--data {path}: no .npz file with an array for each input ({text})") from None
 
 
 def refuse_compiled(arguments: argparse.Namespace, path: Path, sizes: bool = False) -> None:
@@ -92,9 +109,11 @@ def refuse_compiled(arguments: argparse.Namespace, path: Path, sizes: bool = Fal
 
 
 OF_COMPILING: dict[str, Any] = {
-    "target": None, "threads": None, "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost",
+    "target": None, "threads": None, "bind": [], "exact": False, "reproducible": False,
+    "passes": None, "disable": "", "select": "cost",
     "keep_op_borders": False,
-    "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
+    "planner": None, "tasks": False, "tuned": None, "fast_math": False, "precision": None, "keep_f32": None,
+    "narrow_only": None, "max_error": None, "data": None, "allow_downcast": False,
     "contiguous": [], "memory_limit": None, "layouts": "auto", "strict_annotations": False,
     "no_checks": False, "tier": FULL,
 }  # fmt: skip

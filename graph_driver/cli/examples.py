@@ -50,6 +50,9 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "quantize": (
         ("polyc quantize model.onnx --data samples.npz -o narrow.onnx", "weights and operands in bytes"),
     ),
+    "prune": (
+        ("polyc prune model.onnx --data samples.npz --share 0.75 -o thin.onnx", "three of four blocks are zeros"),
+    ),
     "cache": (
         ("polyc cache list", "finished programs with their sizes"),
         ("polyc cache clear --only kernels", "of all kernels, nothing of programs"),

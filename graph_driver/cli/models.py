@@ -108,7 +108,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
 def statistics_of(path: Path, options: CompileOptions, platform: Platform) -> str:
     """Nodes, kernels, flops and bytes of the model as it was given, node by node, and as it is compiled."""
     rows = []
-    as_given = replace(options, passes=(), dtype=None, keep_f32=(), fuse=False, layouts="as_given")
+    as_given = replace(options.as_given(), passes=(), fuse=False, layouts="as_given")
     for stage, chosen in (("as given, node by node", as_given), ("as compiled", options)):
         graph, _ = optimised(path, chosen, platform)
         groups, _ = formed_of(graph, platform, chosen)

@@ -11,6 +11,7 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.size import Extent
 from polyc.graph_driver.graph.symbols import GuardError, Symbols
 from polyc.graph_driver.inference.symbolic import NotSymbolic
+from polyc.poly.rewriting.specialise import fix_params
 
 
 def assume(graph: Graph, groups: Sequence[Group]) -> None:
@@ -27,7 +28,7 @@ def assume(graph: Graph, groups: Sequence[Group]) -> None:
 def _assume(symbols: Symbols, group: Group) -> None:
     if group.scop is None or not group.scop.params:
         return
-    for part in group.scop.context.get_basic_sets():
+    for part in fix_params(group.scop.context, dict(group.first_rows)).get_basic_sets():
         for c in part.get_constraints():
             size = _constraint(symbols, c)
             if isinstance(size, int):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.fusion.collapsing import collapse_groups
+from polyc.graph_driver.fusion.first_rows import share_first_rows
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import pack_constants
 from polyc.graph_driver.fusion.ordering import in_best_order
@@ -14,6 +15,7 @@ from polyc.graph_driver.fusion.rearranging import Rearranged
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.choose import choose_formats
 from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.fixed_order import in_fixed_order
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.options import FAST, CompileOptions
 from polyc.graph_driver.planning.overwriting import overwrite
@@ -30,7 +32,7 @@ def joined(
     (`polyc.graph_driver.rematerialising`).
     """
     with span("operators"):
-        pieces = groups.translate(graph, lookup)
+        pieces = groups.translate(graph, in_fixed_order(lookup) if options.reproducible else lookup)
     with span("joining"):
         found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
     if graph.symbols is None:  # which order needs least memory depends on the sizes
@@ -46,6 +48,8 @@ def joined(
         found = collapse_groups(overwrite(graph, found))
     with span("constants"):
         found, rearranged = pack_constants(graph, found, platform.machine)
+    with span("first rows"):
+        found = share_first_rows(graph, found)
     return pieces, found, (*chosen.stored, *rearranged)
 
 

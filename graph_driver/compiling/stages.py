@@ -156,6 +156,9 @@ def summarise(
         report.tiers = [f"NumPy runs {counted(numpy, 'node')} of {len(plan.steps)}, until the full program is there"]
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
+    if options.reproducible and report.host:
+        nodes = ", ".join(f"'{node}' ({label})" for label, node, _ in report.host[:8])
+        report.notes.append(f"reproducible is said of kernels; on the host run {nodes}")
     hosts = (f"{label} '{node}' runs on the host: {reason}" for label, node, reason in report.host)
     warn_of_defects([*report.notes, *hosts])
 
@@ -200,6 +203,7 @@ def _kernels(
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
     layouts = options.layouts if options.tier == FULL else f"{options.layouts} {options.tier}"
+    layouts += " reproducible" if options.reproducible else ""
     return use.keyed(memo.graph_key(graph, platform, options.fuse, layouts, checks_wanted(options.checks)))
 
 

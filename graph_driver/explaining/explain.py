@@ -294,7 +294,7 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
     for b in data["blocked"]:
         yield f"  {'legal' if b['legal'] else 'blocked':<9} {b['from']} -> {b['to']} ('{b['tensor']}'): {b['reason']}"
     for c in data["casts"]:
-        why = "by --dtype" if c["added"] else "in the model"
+        why = "by --precision" if c["added"] else "in the model"
         yield f"  cast      {c['from']} to {c['to']}: '{c['tensor']}' ({why})"
     for name in data["layouts"]:
         yield f"  layout    {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -85,6 +86,13 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onn
     if schema.deprecated:
         raise ModelError(f"{what}: operator {node.op_type} is deprecated in opset {opsets[domain]}")
     return schema
+
+
+@functools.cache
+def first_opset(operator: str) -> int:
+    """The opset that brought a standard operator; 0 for one that there is not."""
+    every = onnx.defs.get_all_schemas_with_history()
+    return min((s.since_version for s in every if s.name == operator and s.domain in ("", "ai.onnx")), default=0)
 
 
 def check_form(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onnx.defs.OpSchema:

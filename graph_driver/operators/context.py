@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,7 @@ class TensorInfo:
     @property
     def size(self) -> Any:
         """Number of elements."""
-        total: Any = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        return prod(self.shape)
 
 
 @dataclass(frozen=True)

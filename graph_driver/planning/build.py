@@ -19,6 +19,7 @@ from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
 from polyc.graph_driver.planning.index_limits import index_limits
 from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record
 from polyc.graph_driver.planning.table import with_table
+from polyc.poly.expr import const_int, substitute
 from polyc.poly.json_io import load_expr
 
 QUICK_PLANNERS = ("greedy-by-size", "best-fit", "two-cursor")
@@ -119,7 +120,7 @@ def _steps(
         else:
             symbol, order, needs = abis[g.key]
             own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
-            scratch |= {own[name]: _extent(graph.symbols, size) for name, size in needs}
+            scratch |= {own[name]: _extent(graph.symbols, g, size) for name, size in needs}
             by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
             args = tuple(by_array[a] for a in order)
             sizes = _parameters(graph.symbols, g)
@@ -129,16 +130,20 @@ def _steps(
     return steps, scratch, external
 
 
-def _extent(symbols: Symbols | None, size: int | str) -> Extent:
+def _extent(symbols: Symbols | None, group: Group, size: int | str) -> Extent:
     """Bytes of a kernel's scratch, a number or a formula."""
-    return int(size) if symbols is None or isinstance(size, int) else size_of(symbols, load_expr(size))
+    if symbols is None or isinstance(size, int):
+        return int(size)
+    rows = {p: const_int(first) for p, first in group.first_rows}
+    return size_of(symbols, substitute(load_expr(size), rows))
 
 
 def _parameters(symbols: Symbols | None, group: Group) -> tuple[Extent, ...]:
-    """What a kernel gets of the model's sizes."""
+    """What a kernel gets of the model's sizes, and its first rows."""
     if symbols is None or group.scop is None:
         return ()
-    return tuple(symbols.formula(p) for p in group.scop.params)
+    rows = dict(group.first_rows)
+    return tuple(rows[p] if p in rows else symbols.formula(p) for p in group.scop.params)
 
 
 def _planned(shapes: Sequence[memory.Shape], planner: str | None, symbols: Symbols | None) -> memory.Planned:

@@ -110,6 +110,9 @@ def formulas_from_data(data: Mapping[str, Any], usual: Plan[int]) -> Plan:
     for name in shapes:
         if (bound.slots[name].shape, bound.slots[name].nbytes) != (usual.slots[name].shape, usual.slots[name].nbytes):
             raise PlanError(f"the formulas of '{name}' contradict the plan")
+    for step, known in zip(bound.steps, usual.steps, strict=True):
+        if step.kind != "copy" and known.sizes and step.sizes != known.sizes:  # older directories have none
+            raise PlanError(f"the formulas of the sizes of {known.label} contradict the plan")
     return plan
 
 

@@ -28,8 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from polyc.emit import targets
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.precisions import F16
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes.manager import PassRecord, run, select
+from polyc.graph_driver.passes.precision import Precision
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.dtypes import DType, bool_, f16, f32, f64, i8, i32, i64, u8
 
@@ -90,7 +92,7 @@ def stages() -> tuple[tuple[str, Graph], ...]:
         def watch(record: PassRecord, graph: Graph, name: str = name) -> None:
             found.append((f"{name}, after {record.name}", copy_of(graph)))
 
-        run(graph, select(dtype="f16" if name == "network" else None), targets.host(), watch)
+        run(graph, select(precision=Precision(F16) if name == "network" else None), targets.host(), watch)
     return tuple(found)
 
 

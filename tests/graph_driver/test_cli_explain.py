@@ -124,10 +124,11 @@ def test_options_are_taken_or_refused(polyc: Any, tmp_path: Path) -> None:
     code, out, _ = polyc("explain", path, "--select", "naive")
     assert code == 0 and "Conv+" not in out
     code, out, _ = polyc("explain", path, "--dtype", "f16")
-    assert code == 0 and "cast      f32 to f16: 'x' (by --dtype)" in out
+    assert code == 0 and "cast      f32 to f16: 'x' (by --precision)" in out
     code, out, _ = polyc("inspect", path, "--stage", "graph", "--bind", "x=1")
     assert code == 1 and not out
-    for option in (("--planner", "exact"), ("--bind", "a=1"), ("--select", "naive"), ("--tasks",), ("--dtype", "f16")):
+    options = ("--planner", "exact"), ("--bind", "a=1"), ("--select", "naive"), ("--tasks",), ("--precision", "f16")
+    for option in options:
         code, _, err = polyc("explain", MATMUL, *option)
         assert code == 2 and err == f"polyc: {option[0]} is for models, and {MATMUL} is an operator\n"
 

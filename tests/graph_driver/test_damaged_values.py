@@ -49,6 +49,21 @@ def test_the_number_of_segments_of_a_symbolic_model(folder: Path, segments: int)
         (folder / "manifest.json").write_text(text)
 
 
+def test_a_size_that_a_kernel_gets_is_the_one_of_the_plan(folder: Path) -> None:
+    """A kernel that is told 16,388 rows where its arrays have 4 writes over the memory after them."""
+    text = (folder / "manifest.json").read_text()
+
+    def more(data: dict[str, Any]) -> None:
+        data["symbolic"]["numbers"][0][0][1] = 4097
+
+    try:
+        signed(folder, more)
+        with pytest.raises(BuildError, match="formulas of the sizes"):
+            polyc.load(folder)
+    finally:
+        (folder / "manifest.json").write_text(text)
+
+
 def test_an_output_of_a_body_without_a_name() -> None:
     model = looping()
     body = next(a.g for n in model.graph.node if n.op_type == "Loop" for a in n.attribute if a.name == "body")

@@ -31,6 +31,7 @@ OTHERS: dict[str, list[Any]] = {
     "memory_limit": [None, 0, 1, 1 << 40],
     "progress": [None, print],
     "exact": [False, True],
+    "reproducible": [False, True],
     "symbolic": [None, False, True],
     "passes": [None, (), ("fold",), ("fold", "views"), ("views", "fold"), ("foldviews",)],
     "disable": [(), ("fold",), ("views",), ("fold", "views")],
@@ -45,7 +46,7 @@ OTHERS: dict[str, list[Any]] = {
     "planner": [None, "exact", "greedy"],
     "tasks": [False, True],
     "tuned": [None, False, True],
-    "dtype": [None, "f16", "bf16"],
+    "precision": [None, "f32", "f16", "bf16", "int8", "auto"],
     "keep_f32": [(), ("a",), ("b",), ("a", "b")],
     "contiguous": [(), (("a", "b"),), (("b", "a"),), (("a",), ("b",))],
     "layouts": ["auto", "as_given", "channels_last", "blocked"],
@@ -53,6 +54,10 @@ OTHERS: dict[str, list[Any]] = {
     "strict_shapes": [False, True],
     "checks": [None, False, True],
     "tier": ["full", "fast", "progressive"],
+    "narrow_only": [(), ("a",), ("b",), ("a", "b")],
+    "max_error": [None, 0.1, 0.2],
+    "data": [{}, {"x": np.zeros(1, np.float32)}, {"x": np.zeros(2, np.float32)}, {"x": np.zeros(1, np.float64)}],
+    "allow_downcast": [False, True],
 }  # fmt: skip
 """Different values of each option; a new one needs some here."""
 

@@ -57,6 +57,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "memory_limit": (1, set()),
     "progress": (lambda *_: None, set()),
     "exact": (True, set()),
+    "reproducible": (True, set()),
     "symbolic": (True, {"gpu", "c99"}),
     "passes": (["dead-code"], set()),
     "disable": (["algebra"], set()),
@@ -65,7 +66,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "planner": ("two-cursor", set()),
     "tasks": (True, {"cpu", "c", "gpu", "c99", "symbolic"}),  # of a CPU because `NUMBERS` has one thread
     "tuned": (True, {"gpu", "c99"}),
-    "dtype": ("f16", set()),
+    "precision": ("f16", set()),
     "keep_f32": (["Softmax"], set()),
     "contiguous": ([["g0", "g1"]], {"gpu", "c99", "symbolic"}),
     "layouts": ("blocked", {"gpu", "symbolic"}),
@@ -73,6 +74,10 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "strict_shapes": (True, set()),
     "checks": (True, set()),
     "tier": ("fast", {"gpu", "c99"}),
+    "narrow_only": (["Softmax"], set(WHERE)),  # without a precision
+    "max_error": (0.1, set(WHERE)),
+    "data": ({"x": np.zeros((3, 12), np.float32)}, set(WHERE)),
+    "allow_downcast": (True, set(WHERE)),  # all of these compute in f64
 }
 
 
@@ -121,8 +126,9 @@ def test_the_other_options_have_their_effect(where: str, tmp_path: Path) -> None
         "weight-panels",
         "byte-images",
         "byte-products",
+        "zero-blocks",
     }
-    half = compiled(where, replace(options, dtype="f16", keep_f32=["Softmax"]), tmp_path)
+    half = compiled(where, replace(options, precision="f16", keep_f32=["Softmax"]), tmp_path)
     assert any(p.startswith("precision") for p in half.passes)
     assert half.weight_bytes < plain.weight_bytes
 
@@ -154,7 +160,7 @@ def test_c_sources_take_the_named_planner(tmp_path: Path, monkeypatch: pytest.Mo
     ("options", "said"),
     [
         ({"planner": "none"}, "there is no planner 'none'; planners are greedy-by-size"),
-        ({"keep_f32": ["Relu"]}, "keep_f32 has no effect without dtype"),
+        ({"keep_f32": ["Relu"]}, "keep_f32 has no effect without a precision"),
         ({"fast_math": True, "passes": ["dead-code"]}, "fast_math has no effect with passes"),
         ({"tasks": True, "threads": 1}, "tasks has no effect for one thread: independent steps run at the same time"),
         ({"exact": True, "passes": ["winograd"]}, "'winograd' rounds elsewhere"),
@@ -226,11 +232,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 GIVEN = {  # a value on the command line of each option of compiling
-    "target": "c", "threads": "1", "bind": "x=1", "exact": None, "passes": "algebra", "disable": "algebra",
-    "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "dtype": "f16",
+    "target": "c", "threads": "1", "bind": "x=1", "exact": None, "reproducible": None,
+    "passes": "algebra", "disable": "algebra",
+    "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "precision": "f16",
     "layouts": "blocked", "keep-op-borders": None, "strict-annotations": None, "no-checks": None,
     "keep-f32": "Softmax", "contiguous": "y,z", "memory-limit": "1",
-    "tier": "fast",
+    "tier": "fast", "narrow-only": "Softmax", "max-error": "0.1", "allow-downcast": None,
 }  # fmt: skip
 
 
@@ -238,7 +245,7 @@ GIVEN = {  # a value on the command line of each option of compiling
 def test_options_of_compiling_are_refused_beside_a_compiled_directory(
     command: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert {n.replace("-", "_") for n in GIVEN} == set(OF_COMPILING)
+    assert {n.replace("-", "_") for n in GIVEN} == set(OF_COMPILING) - {"data"}
     folder = files[1]
     assert is_package(folder)
     offered = set(GIVEN) - ({"memory-limit"} if command == "run" else {"memory-limit", "contiguous", "tier"})
@@ -260,7 +267,7 @@ def test_the_command_line_refuses_as_wrong_usage(
         ("explain", ["--target", "sm_80", "--tuned"], "tuned has no effect for target sm_80"),
         ("compile", ["--target", "c", "--tasks"], "tasks has no effect for C sources: they have one thread"),
         ("run", ["--select", "naive", "--keep-op-borders"], "--keep-op-borders has no effect beside --select naive"),
-        ("run", ["--keep-f32", "Softmax"], "keep_f32 has no effect without dtype"),
+        ("run", ["--keep-f32", "Softmax"], "keep_f32 has no effect without a precision"),
     ):
         assert cli.main([command, str(path), *given]) == 2, given
         err = capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_what_is_selected_is_what_is_built(channels: int, size: int) -> None:
     (chosen,) = select(convolution(channels=channels, size=size), host)
     graph = convolution(channels=channels, size=size)
     manager.run(graph, manager.select(), host)
-    built = [n.attrs["m"] for n in graph.nodes if n.op_type == "WinogradInput"]
+    built = [n.attrs["m"] for n in graph.nodes if n.op_type in ("WinogradInput", "WinogradBlocks")]
     assert chosen.chosen == (f"winograd{built[0]}" if built else "contraction")
 
 

@@ -18,7 +18,7 @@ run net.onnx --poison --threads 1
 run net.onnx --profile p.json --threads 2 --tasks
 run m.onnx --differential --threads 1 --dim N=2
 run net.onnx --disable winograd,cleanup --select naive --threads 1
-run net.onnx --dtype bf16 --keep-f32 Gemm --threads 1
+run net.onnx --precision bf16 --keep-f32 Gemm --threads 1
 run net.onnx --layouts rows --planner greedy --threads 1
 run m.onnx --strict-annotations --contiguous h,y --threads 1
 run p --mode graph

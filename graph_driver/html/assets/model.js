@@ -110,7 +110,7 @@ function decisionsView(data, choose) {
       el("td", {}, s.candidates.filter((c) => c.name !== s.chosen).map((c) => `${c.name}: ${cost(c)}`).join("; ")),
     ]));
   const casts = data.casts.map((c) => el("tr", { tabindex: "0", on: { click: () => { if (c.step !== null) choose(c.step); } } }, [
-    el("td", {}, c.tensor), el("td", {}, `${c.from} → ${c.to}`), el("td", {}, c.added ? "put in by --dtype" : "of the model"),
+    el("td", {}, c.tensor), el("td", {}, `${c.from} → ${c.to}`), el("td", {}, c.added ? "put in by --precision" : "of the model"),
     el("td", { class: "n" }, c.step === null ? "–" : String(c.step)),
   ]));
   return el("div", { class: "view prose" }, [
