@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from tests.pocl_of_new_cpus import use_known_cpu
+from tests.prepared_compilers import use_prepared_compilers
 
 os.environ.setdefault("POLYC_PROGRAMS", "0")  # tests look at what compiling does; test_known_models.py asks for them
 use_known_cpu()
+use_prepared_compilers()
 
 
 def pytest_addoption(parser: Any) -> None:

@@ -198,8 +198,10 @@ class Symbols:
         """The largest value of an affine size for all sizes in their ranges; None without one."""
         if not size.affine:
             return self.bounds(size)[1]
+        from polyc.poly.forms.ranges import extremes
+
         sizes, value = self._affine(size)
-        largest = value.intersect_params(sizes.params()).max_val()
+        largest = extremes(value.intersect_params(sizes.params()))[1]
         return int(largest.to_python()) if largest.is_int() else None
 
     def _affine(self, size: Size) -> tuple[isl.Set, isl.PwAff]:

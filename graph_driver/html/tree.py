@@ -9,6 +9,7 @@ import islpy as isl
 
 from polyc.poly.forms.affine_text import condition_source, value_source
 from polyc.poly.forms.boxes import box_of
+from polyc.poly.forms.ranges import extremes
 from polyc.poly.ordering.regions import regions
 from polyc.poly.scop import Scop
 from polyc.poly.text import layout_text, member_values, print_statement
@@ -76,6 +77,6 @@ def _most(m: Member, scop: Scop, active: tuple[str, ...]) -> str | None:
         if span.n_piece() == 1:
             found.add(value_source(span.add_constant_val(isl.Val(1))))
         else:
-            bound = span.max_val()
+            bound = extremes(span)[1]
             found.add(str(bound.to_python() + 1) if bound.is_int() else "")
     return (found.pop() or None) if len(found) == 1 else None

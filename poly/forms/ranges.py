@@ -36,12 +36,23 @@ def smallest(domain: isl.Set, position: int) -> int | None:
     return constant_of(domain.dim_min(position).coalesce()) if found is None else found[0]
 
 
+def extremes(function: isl.PwAff) -> tuple[isl.Val, isl.Val]:
+    """Least and largest value of a function on its domain (of points, or of parameters alone), over all parameters; no
+    integers where there are none.
+
+    Not `min_val` and `max_val` of isl: a function may have pieces like i / 3, integers on their own domain only, and
+    these are an error there. Its values are a set of integers.
+    """
+    of_parameters = function.domain().is_params()
+    values = isl.Set.from_pw_aff(function) if of_parameters else isl.Map.from_pw_aff(function).range()
+    return values.dim_min_val(0), values.dim_max_val(0)
+
+
 @lru_cache(maxsize=KEPT)
 def value_range(time: isl.PwAff, domain: isl.Set) -> tuple[int, int] | None:
     """Least and largest value of a function on a domain; None where they depend on parameters."""
     if domain.dim(isl.dim_type.param) == 0:
-        found = time.intersect_domain(domain)
-        low, high = found.min_val(), found.max_val()
+        low, high = extremes(time.intersect_domain(domain))
         if low.is_int() and high.is_int():
             return int(low.to_python()), int(high.to_python())
     values = isl.Map.from_pw_aff(time).intersect_domain(domain).range()

@@ -14,7 +14,7 @@ import islpy as isl
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Expr, variables
 from polyc.poly.forms.affine import set_space, to_pw_aff
-from polyc.poly.forms.ranges import largest
+from polyc.poly.forms.ranges import extremes, largest
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Member
 
@@ -72,7 +72,7 @@ def _value(scop: Scop, e: Expr) -> int | None:
 
 
 def _range(pa: isl.PwAff) -> tuple[int, int] | None:
-    low, high = pa.min_val(), pa.max_val()
+    low, high = extremes(pa)
     return (int(low.to_python()), int(high.to_python())) if low.is_int() and high.is_int() else None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.ranges import extremes
 from polyc.poly.tree import Sequence
 from polyc.scheduler.cost.cache_blocks import COLUMNS
 from polyc.scheduler.schedule import Schedule
@@ -50,7 +51,7 @@ def _blocked(s: Schedule, outer: str, column: str, size: int) -> Schedule:
     for name in (n for n in columns if n not in own):
         domain = s.scop.statements[name].domain.intersect_params(s.scop.context)
         apart = steps[name].sub(columns[name]).intersect_domain(domain)
-        least, most = apart.min_val(), apart.max_val()
+        least, most = extremes(apart)
         if not least.is_int() or not least.eq(most):
             raise ScheduleError(f"{name} is not as far from the column of its step in all iterations of '{outer}'")
         moves.setdefault(int(least.to_python()), []).append(name)

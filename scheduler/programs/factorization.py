@@ -22,6 +22,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr
 from polyc.poly.expr import loads as reads
 from polyc.poly.forms.affine import to_pw_aff
+from polyc.poly.forms.ranges import extremes
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Band, Filter, Member, Node, loop_dim, loops_around, loops_below
@@ -178,7 +179,7 @@ def _amount(s: Schedule, e: Elimination, sunk: _Sunk) -> int:
         return 0 if sunk.before else 1
     wanted = to_pw_aff(_coordinate(s, e, stmt, sunk.axis), stmt.domain.get_space())
     apart = wanted.sub(value).intersect_domain(stmt.domain.intersect_params(s.scop.context))
-    least, most = apart.min_val(), apart.max_val()
+    least, most = extremes(apart)
     if not least.is_int() or not least.eq(most):
         raise ScheduleError(f"{sunk.stmt} is not as far from {e.update} in all iterations of loop '{sunk.loop}'")
     return int(least.to_python())

@@ -11,13 +11,11 @@ from examples import polybench
 from polyc.emit.loop_ir.loops import Alloc
 from polyc.poly.expr import const_int
 from polyc.scheduler.strategies.auto import automatic
+from tests.parts import in_part
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9), (10, 72, 20)]  # they divide nothing; rows of whole 16 bytes
-CASES = [
-    pytest.param(name, size, marks=pytest.mark.long if size not in (1, 3) and name.startswith("matmul") else ())
-    for name in ALL
-    for size in range(len(SIZES))
-]
+EACH = [(name, size) for name in ALL for size in range(len(SIZES))]
+CASES = in_part(EACH, lambda name, size: size == 1 or size == 2 + list(ALL).index(name) % 2)
 QUICK = ("gemver", "mvt", "durbin", "jacobi-1d", "trisolv", "atax")
 POLYBENCH = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]
 

@@ -15,7 +15,7 @@ from polyc.graph_driver.passes import transforms
 from polyc.poly.errors import PolycError
 from tests.onnx_suite.cases import all_cases
 
-EVERY = 12  # of some 1,900 cases; all were compared when this was written
+EVERY = 30  # of some 1,900 cases; all were compared when this was written
 
 
 def test_builders_refuse_before_they_ask_for_loops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_builders_refuse_before_they_ask_for_loops(monkeypatch: pytest.MonkeyPat
             import_model(case.model.SerializeToString(), symbolic=False, warn=False)
         except PolycError:
             continue
-    assert len(answers) > 500
+    assert len(answers) > 200
     assert [a for a in answers if a[1] != a[2]] == []
 
 

@@ -16,6 +16,7 @@ from polyc.frontend_dsl.library.quantization import make_requantize_once
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes.byte_images import use_byte_images
 from polyc.poly.dtypes import i8, u8
+from tests.parts import in_part
 
 VNNI = targets.get("sapphire-rapids")
 
@@ -126,7 +127,9 @@ def quantised_network(kind: str, channels: int, seed: int) -> tuple[bytes, np.nd
     return model_of(nodes, x, constants, {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT}), x
 
 
-@pytest.mark.parametrize(("kind", "channels"), [("u8", 8), ("i8", 20), ("u8", 18)])
+@pytest.mark.parametrize(
+    ("kind", "channels"), in_part([("u8", 8), ("i8", 20), ("u8", 18)], lambda kind, channels: channels == 18)
+)
 def test_networks_between_convolutions(kind: str, channels: int) -> None:
     model, x = quantised_network(kind, channels, channels)
     made = operators(model)

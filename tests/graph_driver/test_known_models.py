@@ -455,7 +455,7 @@ def test_several_processes_at_once(programs: Path, tmp_path: Path, monkeypatch: 
     room.make_room(0)
     monkeypatch.setenv("POLYC_CACHE_SIZE", str(whole))  # two of three fit
     rng = random.Random(1)
-    orders = [[str(rng.randrange(3)) for _ in range(12)] for _ in range(3)]
+    orders = [[str(rng.randrange(3)) for _ in range(8)] for _ in range(3)]
     children = [
         subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), *order], stderr=subprocess.PIPE, text=True)
         for order in orders

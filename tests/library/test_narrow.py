@@ -50,8 +50,13 @@ FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("bits", "size", "zero"), in_part(FORMS, (4, 32, ""), (8, 16, "packed"), (4, 128, "real")))
-@pytest.mark.parametrize("rows", [(1,), (2, 3)], ids=str)
+CASES = [(*form, rows) for form in FORMS for rows in ((1,), (2, 3))]
+
+
+@pytest.mark.parametrize(
+    ("bits", "size", "zero", "rows"),
+    in_part(CASES, (4, 32, "", (2, 3)), (8, 16, "packed", (1,)), (4, 128, "real", (1,))),
+)
 def test_matmul_of_a_few_bits(bits: int, size: int, zero: str, rows: tuple[int, ...]) -> None:
     inner, columns = 144, 21
     w = weights(columns, inner, size, bits, zero)
@@ -61,8 +66,10 @@ def test_matmul_of_a_few_bits(bits: int, size: int, zero: str, rows: tuple[int, 
     check("MatMulNBits", {"a": f32(*rows, inner), **w}, atol=atol, **attrs)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zero", ["", "packed", "real"])
+EXACT = [(bits, zero) for bits in (2, 4, 8) for zero in ("", "packed", "real")]
+
+
+@pytest.mark.parametrize(("bits", "zero"), in_part(EXACT, (2, ""), (4, "real"), (8, "packed")))
 def test_against_exact_arithmetic(bits: int, zero: str) -> None:
     """Small integers and scales that are powers of two: every sum is exact in f32, in any order."""
     inner, columns, size = 61, 5, 16
@@ -93,8 +100,12 @@ def test_gather(bits: int, zero: bool) -> None:
     check("GatherBlockQuantized", given, weights=("t", "s", "z"), bits=bits, block_size=size, quantize_axis=1)
 
 
-@pytest.mark.parametrize(("bits", "size", "zero"), [(4, 32, ""), (4, 16, "packed"), (8, 32, "packed"), (4, 64, "real")])
-@pytest.mark.parametrize("rows", [1, 5])
+EIGHT = [
+    (*form, rows) for form in [(4, 32, ""), (4, 16, "packed"), (8, 32, "packed"), (4, 64, "real")] for rows in (1, 5)
+]
+
+
+@pytest.mark.parametrize(("bits", "size", "zero", "rows"), in_part(EIGHT, (4, 32, "", 1), (8, 32, "packed", 5)))
 def test_rows_in_eight_bits(bits: int, size: int, zero: str, rows: int) -> None:
     """`accuracy_level` 4: the codes of a row are those of ONNX Runtime, relative to the largest element of a block."""
     inner, columns = 192, 70

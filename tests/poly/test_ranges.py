@@ -5,7 +5,7 @@ from __future__ import annotations
 import islpy as isl
 import numpy as np
 
-from polyc.poly.forms.ranges import bounds, largest, points_of_box, value_range
+from polyc.poly.forms.ranges import bounds, extremes, largest, points_of_box, value_range
 
 
 def random_domain(rng: np.random.Generator) -> isl.Set:
@@ -42,6 +42,14 @@ def test_as_enumerated() -> None:
         assert points_of_box(domain) == (high - low + 1).prod()
         times = points[:, 0] - 2 * (points[:, 1] % 2) + points[:, 0] // 2
         assert value_range(time, domain) == (times.min(), times.max())
+
+
+def test_integers_on_their_own_domain_only() -> None:
+    """isl simplifies floor(i / 2) where i is fixed, to a fraction."""
+    time = isl.PwAff("{ S[i, j] -> [i - 2*(j mod 2) + floor(i/2)] }")
+    assert value_range(time, isl.Set("{ S[i = -3, j = 1]; S[i = 3, j = 0] }")) == (-7, 4)
+    for text in ("[n] -> { [floor(n/2)] : n = 3 or n = -1 }", "[n] -> { S[i] -> [floor(i/2)] : i = 3 or i = -1 }"):
+        assert [v.to_python() for v in extremes(isl.PwAff(text))] == [-1, 1]
 
 
 def test_what_depends_on_parameters() -> None:

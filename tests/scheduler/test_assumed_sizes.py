@@ -22,6 +22,7 @@ from polyc.poly.tree import loops_below
 from polyc.scheduler.cost.assumed_sizes import ELEMENTS, assumed_sizes, likely_bytes, likely_values
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
+from tests.parts import in_part
 
 H, M, N, T = dims("H M N T")
 SMALL = replace(targets.host(), l2=2048)  # so that blocks are small
@@ -131,8 +132,15 @@ def _outcome(run: Any, args: list[np.ndarray], arrays: list[Array], constants: d
     return [c for c, a in zip(copies, arrays, strict=True) if a.kind == "inout"] + list(results)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("operator, constants, loop", BLOCKED, ids=lambda v: str(getattr(v, "name", ""))[:20])
+EACH = [(*case, threads) for case in BLOCKED for threads in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "operator, constants, loop, threads",
+    in_part(
+        EACH, lambda *c: c[-1] == 1 + EACH.index(c) // 2 % 2, ids=lambda o, _, loop, threads: f"{o.name}-{threads}"
+    ),
+)
 def test_blocks_chosen_for_all_sizes_serve_each(
     operator: Any, constants: dict[str, int], loop: str, threads: int
 ) -> None:

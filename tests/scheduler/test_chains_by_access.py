@@ -23,6 +23,8 @@ from polyc.scheduler.transformations.tree_edit import locate
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 import simt
 
+from tests.parts import in_part
+
 Sizes = tuple[int, int, int, int, int]
 """Heads, rows, columns of scores, elements that are summed up, elements of a row of the result."""
 
@@ -232,7 +234,10 @@ def test_on_a_cpu(spelling: Any, threads: int) -> None:
     np.testing.assert_allclose(got, expected, 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda s: s.__name__)
+ON_A_GPU = in_part(SPELLINGS, lambda s: s in list(SPELLINGS)[::3], ids=lambda s: s.__name__)
+
+
+@pytest.mark.parametrize("spelling", ON_A_GPU)
 def test_on_a_gpu(spelling: Any) -> None:
     assert one_nest(automatic(spelling(ON_GPU).scop(), get_gpu("sm_80")))
     schedule = automatic(spelling(ON_GPU).scop(), simt.TARGET)

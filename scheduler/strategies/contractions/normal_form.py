@@ -17,6 +17,7 @@ import islpy as isl
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, Load, Var, variables
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.forms.ranges import extremes
 from polyc.poly.products import products
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Scop, Statement
@@ -122,7 +123,7 @@ def _holds(scop: Scop, array: Array, extents: Iterable[isl.PwAff], element: int)
         if match is None:
             return False
         free.remove(match)
-    least = [f.intersect_params(scop.context).min_val() for f in free]
+    least = [extremes(f.intersect_params(scop.context))[0] for f in free]
     return all(n.is_int() for n in least) and element <= prod(n.to_python() for n in least) * array.dtype.bytes
 
 

@@ -1,0 +1,184 @@
+"""Processes that fork compilers, for the tests of one pytest process: forked from one that has the compiler imported.
+
+Every compilation of a model starts a process that imports the compiler and then forks others (`worker.forking`). Its
+imports cost about a second, in each of a thousand tests. Here that process is forked, too: by a process that imports
+the compiler once, for each test process, and then only forks. What a forked one is told, what it runs and how it ends
+are the same; its environment is that of the test. A test that changes what Python imports (PYTHONPATH) gets the process
+that users get, and so do all commands, which run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.worker.pool import Pool
+
+IMPORTS = "PYTHONPATH"
+
+
+class Started:
+    """A process that forks compilers, as `subprocess.Popen` shows it; another process is its parent."""
+
+    def __init__(self, pid: int, ended: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = ended
+
+    def kill(self) -> None:
+        """End it at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            self._ended.settimeout(None if timeout is None else max(timeout, 1e-3))
+            try:
+                self.returncode = int(self._ended.recv(64) or b"-9")  # nobody tells: the parent is gone, too
+            except TimeoutError:
+                raise subprocess.TimeoutExpired("compilers", timeout or 0.0) from None
+            self._ended.close()
+        return self.returncode
+
+
+class Prepared:
+    """The process that has the compiler imported; it starts with the first test that needs it."""
+
+    def __init__(self) -> None:
+        self.imports = os.environ.get(IMPORTS)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked: socket.socket | None = None
+
+    def fork(self, control: socket.socket, environment: dict[str, str]) -> Started:
+        """A process that serves `control` in `environment`."""
+        if self._process is None:
+            self._start()
+        assert self._asked is not None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            request = json.dumps([os.getcwd(), environment]).encode()
+            files = [control.fileno(), theirs.fileno(), 2]
+            socket.send_fds(self._asked, [len(request).to_bytes(8, "little")], files)
+            self._asked.sendall(request)
+        return Started(int.from_bytes(ours.recv(8, socket.MSG_WAITALL), "little"), ours)
+
+    def _start(self) -> None:
+        from polyc.graph_driver.worker.child import module_command
+
+        command, environment = module_command("tests.prepared_compilers")
+        environment["OMP_NUM_THREADS"] = "1"
+        self._asked, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                command, stdin=theirs.fileno(), env=environment, start_new_session=True, stdout=subprocess.DEVNULL
+            )
+
+
+def use_prepared_compilers() -> None:
+    """From here on this process' compilers come from a prepared one."""
+    from polyc.graph_driver.worker import pool
+    from polyc.graph_driver.worker.child import module_command
+
+    prepared, as_users_have_it = Prepared(), pool.Pool._open
+
+    def opened(self: Pool) -> None:
+        if os.environ.get(IMPORTS) != prepared.imports:
+            as_users_have_it(self)
+            return
+        environment = module_command("polyc.graph_driver.worker")[1]
+        environment.setdefault("OMP_NUM_THREADS", "1")
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            started: Any = prepared.fork(theirs, environment)
+        self._forking = started
+        self._ready, self._rest, self._opened = False, b"", time.monotonic()
+        self._selector.register(self._control, selectors.EVENT_READ, self._hear)
+
+    pool.Pool._open = opened  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """Fork processes as the socket on stdin asks, until it closes; say how each ends."""
+    from polyc.graph_driver.worker.child import socket_on_stdin
+    from polyc.graph_driver.worker.forking import preload
+
+    asked, running = socket_on_stdin(), dict[int, tuple[int, socket.socket]]()
+    preload()
+    selector = selectors.DefaultSelector()
+    selector.register(asked, selectors.EVENT_READ, None)
+    while True:
+        for key, _ in selector.select():
+            if key.data is not None:
+                pid, end = running.pop(key.data)
+                selector.unregister(key.data)
+                os.close(key.data)
+                _, status = os.waitpid(pid, 0)
+                with end, contextlib.suppress(OSError):
+                    end.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+                continue
+            size, files, _, _ = socket.recv_fds(asked, 8, 3)
+            if not size:
+                return
+            request = b""
+            while len(request) < int.from_bytes(size, "little"):
+                request += asked.recv(1 << 16)
+            folder, environment = json.loads(request)
+            pid = os.fork()
+            if pid == 0:
+                for other, (_, end) in running.items():
+                    os.close(other)
+                    end.close()
+                asked.close()
+                selector.close()
+                os.close(files[1])
+                _serve(files[0], files[2], folder, environment)
+            os.close(files[0])
+            os.close(files[2])
+            end = socket.socket(fileno=files[1])
+            end.sendall(pid.to_bytes(8, "little"))
+            ended = os.pidfd_open(pid)
+            running[ended] = pid, end
+            selector.register(ended, selectors.EVENT_READ, ended)
+
+
+def _serve(control: int, errors: int, folder: str, environment: dict[str, str]) -> None:
+    """What the forked process does. Never returns."""
+    from polyc.graph_driver.worker.forking import run
+
+    code = 1
+    try:
+        os.setsid()
+        os.dup2(errors, 2)
+        os.dup2(errors, 1)
+        os.close(errors)
+        os.environ.clear()
+        os.environ.update(environment)
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run(socket.socket(fileno=control))
+        code = 0
+    except BaseException as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
