@@ -115,7 +115,7 @@ def test_the_interpreter_rounds_operands() -> None:
     assert (np.abs(c - exact) <= TOLERANCE * scale).all() and np.abs(c - exact).max() > np.abs(c - rounded).max()
 
 
-CASES = [(matmul, (130, 72, 48), "none"), (singles_turned, (17, 70, 9), "none"), (matmul, (37, 41, 35), "races")]
+CASES = [(matmul, (130, 72, 48), "none"), (singles_turned, (17, 40, 37), "none"), (matmul, (37, 41, 35), "races")]
 
 
 @needs_shim
