@@ -22,18 +22,29 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 HERE = ("cpu", "host", "native")
 """Names of this machine."""
 
+GENERIC = "generic"
+"""The name of what every machine of this architecture runs, and of graph passes for all hardware alone."""
+
 BASE = "base"
 """The key of a file that names the target whose values hold for the keys that the file leaves out."""
 
 MOST_BYTES = 1 << 40  # of a cache
+MOST_OPERANDS = 1 << 20
 LIMITS: Mapping[str, tuple[int, int]] = {
     "vector_bits": (64, 2048), "vector_registers": (4, 256), "l1": (1 << 10, MOST_BYTES), "l2": (1 << 10, MOST_BYTES),
     "l3": (1 << 10, MOST_BYTES), "line": (16, 4096), "fma_units": (1, 64), "threads": (1, 4096),
     "l1_ways": (3, 64), "page": (1 << 10, 1 << 30), "tlb_pages": (1, 1 << 20),
+    "max_concat_inputs": (2, MOST_OPERANDS), "max_sum_inputs": (2, MOST_OPERANDS),
 }  # fmt: skip
 """The least and the most of each number."""
 
-USUAL = ("l1_ways", "page", "tlb_pages", "floats")
+OF_GRAPHS = ("floats", "passes", "max_concat_inputs", "max_sum_inputs")
+"""What a file says about graphs, of a CPU or a GPU, and may leave out: all types, all passes, no limits."""
+
+UNLIMITED = ("max_concat_inputs", "max_sum_inputs")
+"""Numbers that may be 0: there is no limit."""
+
+USUAL = ("l1_ways", "page", "tlb_pages", *OF_GRAPHS)
 """What a file may leave out: that of most cores holds."""
 
 USUAL_WAYS = 8
@@ -45,11 +56,13 @@ POWERS = ("vector_bits", "line", "page")
 
 def names() -> list[str]:
     """Target names beside those of `polyc.emit.cpus` that `get` knows."""
-    return ["cpu", *sorted(p.stem for p in DATA.glob("*.toml"))]
+    return ["cpu", GENERIC, *sorted(p.stem for p in DATA.glob("*.toml"))]
 
 
 def get(name: str | Path | None = None) -> Target:
     """A target by name; None, `cpu`, `host` and `native` mean this machine, `NAME.toml` is a file.
+
+    `generic` is what every machine of this architecture runs; graph passes that ask for the hardware do not run for it.
 
     Raises:
         BuildError: there is no such target (valid names are listed), or the file is wrong.
@@ -59,6 +72,8 @@ def get(name: str | Path | None = None) -> Target:
     if is_file(name):
         return from_toml(Path(name))
     name = str(name)
+    if name == GENERIC:
+        return replace(_shipped(host().isa), name=GENERIC, passes="general")
     if name in names():
         return from_toml(DATA / f"{name}.toml")
     if name in cpus.names():
@@ -177,6 +192,8 @@ def _wrong(target: Target) -> str:
     """Which value of a target makes no sense, and why; "" when all do."""
     for key, (least, most) in LIMITS.items():
         value = getattr(target, key)
+        if not value and key in UNLIMITED:
+            continue
         if not least <= value <= most:
             return f"'{key}' is a number from {least} to {most}, not {value}"
         if key in POWERS and value & (value - 1):

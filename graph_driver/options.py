@@ -123,8 +123,12 @@ class CompileOptions:
             precision = manager.Precision(self.precision, self.keep_f32, self.narrow_only, self.max_error, self.data)
         floats = platform.backend.floats(platform.machine)
         types = None if {"f16", "f64"} <= {*floats} else manager.types_of(floats, self.allow_downcast)
-        exact = self.exact or self.reproducible
-        return manager.select(self.passes, self.disable, self.fast_math, exact, precision, types, platform.backend)
+        limits = platform.backend.operand_limits(platform.machine)
+        asked = [p for p in (types, manager.within_limits(limits) if limits else None) if p is not None]
+        return manager.select(
+            self.passes, self.disable, self.fast_math, self.exact or self.reproducible, precision, asked,
+            platform.backend, platform.backend.graph_passes(platform.machine),
+        )  # fmt: skip
 
     def as_given(self) -> CompileOptions:
         """Those by which every tensor has the type that the model says."""

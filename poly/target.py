@@ -9,6 +9,9 @@ from polyc.poly.records import dataclass
 FLOATS = "f16,bf16,f32,f64"
 """Types of real numbers that a target computes in, where its file says nothing: some by conversion to f32."""
 
+ALL_PASSES = "general,specific"
+"""Graph passes that run for a target, where its file says nothing: for all hardware, and those that ask for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -18,6 +21,9 @@ class Target:
     L1 holds; `page`: bytes of memory that one entry of the TLB stands for, `tlb_pages`: entries of its first level. A
     target file may leave these three out: what stands here is right for Haswell to Skylake and Zen to Zen 3.
     `floats` are the types of real numbers that it computes in, with commas; a file may leave them out, too.
+    `passes`: the graph passes that run for it, with commas: `general`, `specific`, and names of further ones.
+    `max_concat_inputs`, `max_sum_inputs`: operands that one operator takes at most (0: any number): Concat; Sum, Max,
+    Min and Mean.
     """
 
     name: str
@@ -37,6 +43,9 @@ class Target:
     page: int = 4096
     tlb_pages: int = 64
     floats: str = FLOATS
+    passes: str = ALL_PASSES
+    max_concat_inputs: int = 0
+    max_sum_inputs: int = 0
 
     @property
     def vector_bytes(self) -> int:
@@ -84,7 +93,8 @@ class GpuTarget:
     `sm_registers` registers (given to warps in units of `register_unit`) and `sm_shared` bytes (in
     units of `shared_unit`, `shared_reserved` of them the system's for each block); 0 = unknown.
     `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and `tf32`, which
-    is in no file: products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`).
+    is in no file: products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`). The last four are as
+    those of `Target`.
     """
 
     name: str
@@ -111,3 +121,6 @@ class GpuTarget:
     line: int
     features: tuple[str, ...]
     floats: str = FLOATS
+    passes: str = ALL_PASSES
+    max_concat_inputs: int = 0
+    max_sum_inputs: int = 0

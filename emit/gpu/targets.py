@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from polyc.emit.targets import DATA, gpu_names, is_file, read_toml, wrong_floats
+from polyc.emit.targets import DATA, OF_GRAPHS, UNLIMITED, gpu_names, is_file, read_toml, wrong_floats
 from polyc.poly.errors import BuildError
 from polyc.poly.target import FLOATS, TF32, GpuTarget, mma_feature
 
@@ -17,7 +17,7 @@ DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
 KIND = "kind"  # the key that files of GPUs have, and those of CPUs do not
 MOST = 1 << 40  # of any number
 MAY_BE_UNKNOWN = ("sms", "sm_threads", "sm_blocks", "sm_registers", "sm_shared", "register_unit", "shared_unit",
-                  "shared_reserved")  # fmt: skip
+                  "shared_reserved", *UNLIMITED)  # fmt: skip
 """Numbers that may be 0."""
 
 
@@ -103,7 +103,7 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
         BuildError: a key is missing, unknown or of the wrong type.
     """
     wanted = {f.name for f in fields(GpuTarget)} - {"name"}
-    wrong = sorted((wanted - {"floats"}) ^ (set(data) - {"floats"}))
+    wrong = sorted((wanted - {*OF_GRAPHS}) ^ (set(data) - {*OF_GRAPHS}))
     if wrong:
         raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
     for key, kind in typing.get_type_hints(GpuTarget).items():

@@ -22,7 +22,7 @@ from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.fusion.machine import Fusing
 from polyc.poly.errors import BuildError
 from polyc.poly.records import dataclass
-from polyc.poly.target import FLOATS, GpuTarget, Target
+from polyc.poly.target import ALL_PASSES, FLOATS, GpuTarget, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,6 +108,19 @@ class Backend(ABC):
         return (
             tuple(machine.floats.split(",")) if isinstance(machine, (Target, GpuTarget)) else tuple(FLOATS.split(","))
         )
+
+    def graph_passes(self, machine: Any) -> tuple[str, ...]:
+        """The graph passes that run for it when a user names none: `general`, `specific`, and names."""
+        asked = machine.passes if isinstance(machine, (Target, GpuTarget)) else ALL_PASSES
+        return tuple(filter(None, (name.strip() for name in asked.split(","))))
+
+    def operand_limits(self, machine: Any) -> dict[str, int]:
+        """How many operands one operator takes at most, by the operator's name; those without a limit are not there."""
+        if not isinstance(machine, (Target, GpuTarget)):
+            return {}
+        limits = {"Concat": machine.max_concat_inputs}
+        limits |= dict.fromkeys(("Sum", "Max", "Min", "Mean"), machine.max_sum_inputs)
+        return {name: most for name, most in limits.items() if most}
 
     def lacks(self, machine: Any) -> str:
         """Why nothing can be compiled for it here, in one line; empty where it can."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from polyc.graph_driver.passes.directions import split_directions
 from polyc.graph_driver.passes.fold import fold_constants
 from polyc.graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_convolutions
 from polyc.graph_driver.passes.integer_products import compute_integer_products_in_f32
+from polyc.graph_driver.passes.limits import keep_to_limits
 from polyc.graph_driver.passes.parts import share_parts
 from polyc.graph_driver.passes.precision import Precision, use_types_of
 from polyc.graph_driver.passes.reciprocals import use_reciprocals
@@ -37,6 +38,7 @@ from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
+GENERAL, SPECIFIC = "general", "specific"
 NOT_IF_EXACT = (
     "winograd", "external", "zero-blocks", "byte-images", "byte-products", "quantised-convolutions", "bf16-pairs",
     "weight-panels",
@@ -66,6 +68,11 @@ class Pass:
     needs: str = ""
     limit: str = ""
 
+    @property
+    def given(self) -> bool:
+        """Whether it does nothing without a value that an option or a target file gives it."""
+        return not self.default and self.name != "fast-math"
+
     def suits(self, backend: Ability) -> bool:
         """Whether a back end can do what this needs."""
         return not self.needs or self.needs in backend.abilities
@@ -94,6 +101,11 @@ def types_of(floats: Sequence[str], allow_downcast: bool) -> Pass:
         return use_types_of(graph, floats, allow_downcast)
 
     return replace(BY_NAME["target-types"], run=run)
+
+
+def within_limits(most: Mapping[str, int]) -> Pass:
+    """The pass for a target whose operators take so many operands at most, by the operator's name."""
+    return replace(BY_NAME["operand-limits"], run=_general(lambda graph: keep_to_limits(graph, most)))
 
 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
@@ -148,6 +160,8 @@ PASSES: tuple[Pass, ...] = (
          exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("zero-blocks", "products without the blocks of zeros of their weights", _general(skip_zero_blocks), PLACING,
          exact=False),
+    Pass("operand-limits", "operators of more operands than the target takes as trees", _general(lambda graph: {}),
+         PLACING, default=False, asked_by="a target file"),
     Pass("siblings", "products of one operand as one product where it pays", _siblings, PLACING, specific=True),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
@@ -192,8 +206,9 @@ def select(
     fast_math: bool = False,
     exact: bool = False,
     precision: Precision | None = None,
-    types: Pass | None = None,
+    asked: Sequence[Pass] = (),
     backend: Ability | None = None,
+    enabled: Sequence[str] = (GENERAL, SPECIFIC),
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
 
@@ -205,18 +220,31 @@ def select(
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
         precision: also the precision pass with this choice.
-        types: also this pass, for a target that does not compute in all types.
+        asked: also these passes, which the target's own limits ask for.
         backend: what makes the code; None can do everything.
+        enabled: the default list, which a target may narrow and widen: `general` passes, those `specific` to hardware,
+            and others by name.
 
     Raises:
         ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not
-            exact where that is asked for.
+            exact where that is asked for, or a target enables what is no pass.
     """
+    strange = [n for n in enabled if n not in (GENERAL, SPECIFIC, *BY_NAME) or (n in BY_NAME and BY_NAME[n].given)]
+    if strange:
+        raise ArgumentError(
+            f"the target's 'passes' are {GENERAL}, {SPECIFIC} and names of passes that need nothing else, not "
+            f"{strange[0]!r:.80}; passes are {', '.join(BY_NAME)}"
+        )
     unknown = [n for n in (*(passes or ()), *disable) if n not in BY_NAME]
     if unknown:
         raise ArgumentError(f"there is no pass '{unknown[0]}'; passes are {', '.join(BY_NAME)}")
     if passes is None:
-        chosen = [p for p in PASSES if p.default or (fast_math and p.name == "fast-math")]
+        kinds = {GENERAL: False, SPECIFIC: True}
+        usual = {kinds[n] for n in enabled if n in kinds}
+        chosen = [
+            p for p in PASSES
+            if (p.default and p.specific in usual) or p.name in enabled or (fast_math and p.name == "fast-math")
+        ]  # fmt: skip
     else:
         chosen = [BY_NAME[n] for n in passes]
         for p in chosen:
@@ -227,8 +255,9 @@ def select(
     if precision is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_general(precision.apply)))
-    chosen += [] if types is None else [types]
+    chosen += asked
     left_out = {*disable} | set(NOT_IF_EXACT if exact else ())
+    left_out |= set() if fast_math or passes is not None or not exact else {"fast-math"}
     left_out |= {p.name for p in chosen if backend is not None and not p.suits(backend)}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))

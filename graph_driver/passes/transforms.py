@@ -1,13 +1,15 @@
 """Chains of operators that only move elements, cancelled by composing their maps.
 
 Transposes, SpaceToDepth, reversing slices, reshapes: each is a map from the elements of its result to
-those of its operand, read off the access relations of its loops. Where the composition over a chain
-leads every element to itself, the end of the chain is its beginning; where it keeps the row-major order
-and only the shape is another one, it is a reshape. No operator is known here by name.
+those of its operand, read off the access relations of its loops. Pads, parts and repetitions are such maps of some
+elements, or to some. Where the composition over a chain leads every element to itself, the end of the chain is its
+beginning; where it keeps the row-major order and only the shape is another one, it is a reshape. No operator is known
+here by name.
 """
 
 from __future__ import annotations
 
+import functools
 from math import prod
 
 import islpy as isl
@@ -18,9 +20,10 @@ from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import translate_one
 from polyc.graph_driver.passes.rewriting import Answer, New, Sight, replace_results
 from polyc.poly.access import accesses
-from polyc.poly.expr import Const, Load
+from polyc.poly.expr import Const, Load, loads
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
+from polyc.poly.tree import time_maps
 
 LONGEST = 6  # operators of a chain
 ISL_OPERATIONS = 300_000
@@ -91,7 +94,7 @@ def _may_move(sight: Sight, node: Node) -> bool:
         return False
     source, target = sight.shape(varying[0]), sight.shape(outputs[0])
     same_type = sight.tensor(varying[0]).dtype == sight.tensor(outputs[0]).dtype
-    if source is None or target is None or prod(source) != prod(target) or not prod(source) or not same_type:
+    if source is None or target is None or not prod(source) or not prod(target) or not same_type:
         return False
     constants = [c for i in inputs if (c := sight.tensor(i).const) is not None]
     return all(c.dtype.kind in "iub" or c.size <= 2 * len(source) for c in constants)
@@ -117,22 +120,42 @@ def _move(sight: Sight, node: Node) -> isl.Map | None:
 
 
 def _copied(scop: Scop, source: str, target: str) -> isl.Map | None:
-    """Element of `target` to the element of `source` that is stored there, when each is a plain copy."""
+    """Element of `target` to the element of `source` that is copied there; None when the loops do more than copy and
+    fill. Elements that are filled (padding) have no place in the map: where a later move leaves them out, nobody sees
+    what they held.
+    """
+    writers = [s for s in scop.statements.values() if s.array == target]
+    copies = {s.name for s in writers if isinstance(s.value, Load) and s.value.array == source}
+    fills = {s.name for s in writers if next(loads(s.value), None) is None}
+    if not copies or any(s.name not in copies | fills or s.predicate is not None for s in writers):
+        return None
+    stored: dict[str, isl.Map] = {}  # element to the instances that store it
+    read: dict[str, isl.Map] = {}
+    for s in scop.statements.values():
+        own = [a for a in accesses(scop) if a.stmt == s.name]
+        if len(own) != (2 if s.name in copies else 1) or not all(a.must for a in own):
+            return None
+        stored[s.name] = next(a for a in own if a.write).map.reverse()
+        read.update((a.stmt, a.map) for a in own if not a.write)
+    if fills:
+        stored = _last(scop, stored)
     total = None
-    for s in scop.statements.values():
-        if s.array != target or not isinstance(s.value, Load) or s.value.array != source or s.predicate is not None:
-            return None
-    found = accesses(scop)
-    for s in scop.statements.values():
-        own = [a for a in found if a.stmt == s.name]
-        if len(own) != 2 or not all(a.must for a in own):
-            return None
-        write, read = (next(a for a in own if a.write), next(a for a in own if not a.write))
-        pair = write.map.reverse().apply_range(read.map)
+    for name in copies:
+        pair = stored[name].apply_range(read[name])
         total = pair if total is None else total.union(pair)
     if total is None or not total.is_single_valued():
         return None
     return total.reset_tuple_id(isl.dim_type.in_).reset_tuple_id(isl.dim_type.out)
+
+
+def _last(scop: Scop, stored: dict[str, isl.Map]) -> dict[str, isl.Map]:
+    """Of the instances that store an element only the last ones."""
+    when: dict[str, isl.Map] = {}
+    for times in time_maps(scop.tree, {name: s.domain for name, s in scop.statements.items()}):
+        name = times.get_tuple_name(isl.dim_type.in_)
+        when[name] = when[name].union(times) if name in when else times
+    last = functools.reduce(isl.Map.union, [m.apply_range(when[name]) for name, m in stored.items()]).lexmax()
+    return {name: m.intersect(last.apply_range(when[name].reverse())) for name, m in stored.items()}
 
 
 def _fixed_shape(scop: Scop, name: str) -> tuple[int, ...] | None:
@@ -155,4 +178,6 @@ def _number(names: list[str], shape: tuple[int, ...]) -> str:
 
 
 def _keeps_order(total: isl.Map, target: tuple[int, ...] | None, source: tuple[int, ...] | None) -> bool:
-    return target is not None and source is not None and bool(total.is_equal(_reshape(target, source)))
+    if target is None or source is None or prod(target) != prod(source):  # a pad at the end of the memory is no reshape
+        return False
+    return bool(total.is_equal(_reshape(target, source)))

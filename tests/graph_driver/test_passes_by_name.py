@@ -171,6 +171,31 @@ def test_moves_that_cancel(chain: list[Any], left: list[str]) -> None:
     same(before, graph, {"x": np.random.default_rng().standard_normal((1, 4, 4, 6)).astype(np.float32)})
 
 
+@pytest.mark.parametrize(("block", "kept", "stays"), [(4, 3, False), (16, 5, False), (4, 4, True)])
+def test_padded_pairs_cancel(block: int, kept: int, stays: bool) -> None:
+    """NCHW -> NC1HWC0 -> NCHW of channels that fill no block: nothing is left, unless another part comes back."""
+    channels = 3 if stays else kept
+    blocks = -(-channels // block)
+    whole, inner = blocks * block, [1, blocks, block, 4, 6]
+    weights = {
+        "pads": np.array([0, 0, 0, 0, 0, whole - channels, 0, 0]), "inner": np.array(inner),
+        "outer": np.array([1, whole, 4, 6]), "first": np.array([0]), "last": np.array([kept]),
+        "axes": np.array([1]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["t0"]), helper.make_node("Reshape", ["t0", "inner"], ["t1"]),
+        helper.make_node("Transpose", ["t1"], ["t2"], perm=[0, 1, 3, 4, 2]),
+        helper.make_node("Transpose", ["t2"], ["t3"], perm=[0, 1, 4, 2, 3]),
+        helper.make_node("Reshape", ["t3", "outer"], ["t4"]),
+        helper.make_node("Slice", ["t4", "first", "last", "axes"], ["t5"]), helper.make_node("Exp", ["t5"], ["y"]),
+    ]  # fmt: skip
+    before, graph = (graph_of(nodes, {"x": [1, channels, 4, 6]}, {"y": None}, weights) for _ in range(2))
+    manager.run(graph, select(["transforms", "identities", "dead-code"]))
+    kinds = [n.op_type for n in graph.nodes]
+    assert ("Pad" in kinds) if stays else kinds == ["Exp"]
+    same(before, graph, {"x": np.random.default_rng().standard_normal((1, channels, 4, 6)).astype(np.float32)})
+
+
 def test_a_move_with_another_reader_stays() -> None:
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
