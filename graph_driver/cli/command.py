@@ -106,6 +106,10 @@ def _run_command(commands: Any) -> None:
     run.add_argument(
         "--tensor", action="append", default=[], metavar="NAME", help="print this tensor (not in graph mode)"
     )
+    run.add_argument(
+        "--stop-at", metavar="PATTERN",
+        help="of --mode eager: run no further than the first step of this name (as for --eager), print what it made",
+    )  # fmt: skip
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     run.add_argument(
         "--contiguous", action="append", default=[], metavar="A,B,...",

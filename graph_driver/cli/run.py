@@ -78,11 +78,14 @@ def run_command(arguments: argparse.Namespace) -> int:
     model.executor()
     loaded = time.perf_counter()
     watch = Watch(keep=False) if arguments.mode == "mixed" else None
-    outputs = model.run(inputs, arguments.mode, arguments.eager, watch)
+    if arguments.stop_at is None:
+        outputs = model.run(inputs, arguments.mode, arguments.eager, watch)
+    else:
+        outputs = model.run_until(inputs, arguments.stop_at, arguments.tensor)
     seconds = time.perf_counter() - loaded
     if arguments.poison:
         _check_poisoned(model, inputs, outputs)
-    tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor else {}
+    tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor and arguments.stop_at is None else {}
     if arguments.save is not None:
         _save(arguments.save, outputs)
     if arguments.profile is not None:
@@ -118,6 +121,12 @@ def _check_mode(arguments: argparse.Namespace) -> None:
     """Raises `UsageError` for options of one mode in another."""
     if arguments.tensor and arguments.mode == "graph":
         raise UsageError("--tensor needs --mode eager or --mode mixed")
+    if arguments.stop_at is not None:
+        if arguments.mode != "eager":
+            raise UsageError("--stop-at needs --mode eager")
+        for name in ("check", "poison", "profile"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name} does not go with --stop-at: the run does not come to its outputs")
     if arguments.eager and arguments.mode != "mixed":
         raise UsageError("--eager needs --mode mixed")
     if arguments.mode == "mixed" and not arguments.eager:
@@ -141,7 +150,9 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
 
     for name, absent in NOT_WITH_DIFFERENTIAL.items():
         if vars(arguments)[name] != absent:
-            raise UsageError(f"--{name} does not go with --differential, which only compares the outputs")
+            raise UsageError(
+                f"--{name.replace('_', '-')} does not go with --differential, which only compares the outputs"
+            )
     if packaged:
         raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
     options = options_of(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
@@ -163,7 +174,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
 
 NOT_WITH_DIFFERENTIAL: Mapping[str, Any] = {
     "mode": "graph", "eager": [], "tensor": [], "save": None, "check": False, "reference": None, "poison": False,
-    "profile": None, "contiguous": [],
+    "profile": None, "contiguous": [], "stop_at": None,
 }  # fmt: skip
 """Options of a run that `--differential` does not do, and what they are when not given."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from polyc.graph_driver.execution.parts import chosen_steps
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.ir import Node
 from polyc.graph_driver.host.reference import HostNode
@@ -39,13 +40,70 @@ class Inspected(Protocol):
         """The loaded program for inputs of these sizes."""
 
 
+class _Stopped(Exception):
+    """A run has come as far as it shall."""
+
+
+def values_until(
+    model: Inspected, inputs: Mapping[str, Any], where: str, names: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Run step by step up to the first step that `where` names, and no further: what that step made, and `names`.
+
+    Args:
+        where: a pattern of `polyc.graph_driver.execution.parts.chosen_steps`, or a tensor inside a kernel.
+        names: further tensors, which that step or one before it makes or reads.
+
+    Raises:
+        ArgumentError: `where` names no step.
+        ModelError: a tensor that there is not, or not yet.
+    """
+    inside = _inside(model)
+    if where in inside:
+        first = inside[where][0].name
+        last = next(k for k, step in enumerate(model.plan.steps) if first in step.nodes[:1])
+        wanted = [where, *names]
+    else:
+        last = min(chosen_steps(model.plan, [where]))
+        wanted = [*model.plan.steps[last].results, *names]
+    found = _watched(model, inputs, [*dict.fromkeys(wanted)], last)
+    for name in names:
+        if name not in found:
+            try:
+                found[name] = _fixed_value(model, name, inputs)
+            except KeyError:
+                raise ModelError(
+                    f"'{name}' is not there yet after step {last}, {model.plan.steps[last].label}"
+                ) from None
+    return found
+
+
 def inspect_tensors(model: Inspected, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
     """Values of `names`; those inside a fused kernel are recomputed from the kernel's inputs.
 
     Raises:
         ModelError: a name that is in no memory and in no kernel.
     """
-    inside = {t: g.nodes for g in model.groups for n in g.nodes[:-1] for t in n.writes()}
+    found = _watched(model, inputs, names, None)
+    for name in names:
+        if name not in found:
+            found[name] = _still_there(model, name, inputs)
+    return found
+
+
+def _inside(model: Inspected) -> dict[str, Sequence[Node]]:
+    """Tensors that live in a kernel only, and its nodes."""
+    return {t: g.nodes for g in model.groups for n in g.nodes[:-1] for t in n.writes()}
+
+
+def _watched(
+    model: Inspected, inputs: Mapping[str, Any], names: Sequence[str], last: int | None
+) -> dict[str, np.ndarray]:
+    """What a run step by step shows of `names`, up to the step `last` (None: to its end, with its outputs).
+
+    Raises:
+        ModelError: a name that is in no memory and in no kernel.
+    """
+    inside = _inside(model)
     by_first = {g.nodes[0].name: g.nodes for g in model.groups}
     for name in names:
         if name not in model.plan.slots and name not in inside:
@@ -54,28 +112,39 @@ def inspect_tensors(model: Inspected, inputs: Mapping[str, Any], names: Sequence
             raise ModelError(f"the optimised graph has no tensor '{name}' (see polyc inspect --stage graph)")
     found: dict[str, np.ndarray] = {}
 
-    def observe(_: int, step: Step[int], look: Look) -> None:
+    def observe(number: int, step: Step[int], look: Look) -> None:
         for name in names:
             if name in step.results or (name not in found and name in step.args):
                 found[name] = look(name)
+        if number == last:
+            raise _Stopped
 
     def before(_: int, step: Step[int], look: Look) -> None:  # after the step an operand may be overwritten
         wanted = [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
         if wanted:
             found.update(_recompute(model, inside[wanted[0]], wanted, look))
 
-    outputs = model.for_inputs(inputs).run_eager(inputs, observe, before)
-    for name in names:
-        if name not in found:
-            found[name] = outputs[name] if name in outputs else _still_there(model, name, inputs)
-    return found
+    try:
+        outputs = model.for_inputs(inputs).run_eager(inputs, observe, before)
+    except _Stopped:
+        return found
+    return found | {name: outputs[name] for name in names if name not in found and name in outputs}
 
 
-def _still_there(model: Inspected, name: str, inputs: Mapping[str, Any]) -> np.ndarray:
+def _fixed_value(model: Inspected, name: str, inputs: Mapping[str, Any]) -> np.ndarray:
+    """An input or a constant. Raises `KeyError`: it is neither."""
     if name in inputs:
         return np.asarray(inputs[name])
     if model.graph is not None and (const := model.graph.tensors[name].const) is not None:
         return np.array(const)
+    raise KeyError(name)
+
+
+def _still_there(model: Inspected, name: str, inputs: Mapping[str, Any]) -> np.ndarray:
+    try:
+        return _fixed_value(model, name, inputs)
+    except KeyError:
+        pass
     views = _view_source(model, name)
     if views is not None:
         shape = model.for_inputs(inputs).plan.slots[name].shape or ()

@@ -262,6 +262,21 @@ class Model:
 
         return inspect_tensors(self.model_for(inputs), inputs, names)
 
+    def run_until(self, inputs: Mapping[str, Any], where: str, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """Run step by step to the first step that `where` names, and stop: what it made, and the tensors `names`.
+
+        Args:
+            where: a node, operator, tensor or number of a step, as `eager` of `run`, or a tensor inside a kernel.
+            names: further tensors, which a step so far has made or read; inputs and constants too.
+
+        Raises:
+            ArgumentError: inputs do not fit, or `where` names no step.
+            ModelError: there is no such tensor, or not yet.
+        """
+        from polyc.graph_driver.execution.look import values_until  # loads onnx
+
+        return values_until(self.model_for(inputs), inputs, where, names)
+
     # ---- what runs it ----
 
     def executor(self) -> Executor:

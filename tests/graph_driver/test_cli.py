@@ -17,6 +17,9 @@ from onnx import helper
 from tiny_models import model_of, network, with_host_steps
 
 from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.watching import Watch
+from polyc.poly.errors import ModelError
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,27 @@ def test_inputs_outputs_and_tensors(polyc: Any, model: Path, tmp_path: Path) -> 
     )  # fmt: skip
     assert (code, err) == (0, "") and "output   c2: float32[4, 8, 5, 6]" in out
     assert np.load(tmp_path / "o.npz")["y"].shape == (4, 5)
+
+
+def test_a_run_stops_at_any_step_and_prints_any_tensor(polyc: Any, model: Path) -> None:
+    given, net = {"x": np.ones((2, 3, 10, 12), np.float32)}, compile_model(model, threads=1)
+    whole = Watch()
+    outputs = net.run(given, "eager", observer=whole)
+    for k, step in enumerate(net.plan.steps):
+        found = net.run_until(given, str(k), ["x"])
+        assert set(found) == {*step.results, "x"}
+        for name in step.results:
+            np.testing.assert_array_equal(found[name], whole.values[name])
+    inside = next(t for g in net.groups for n in g.nodes[:-1] for t in n.writes())
+    np.testing.assert_array_equal(net.run_until(given, inside)[inside], net.inspect(given, [inside])[inside])
+    np.testing.assert_array_equal(net(given)["y"], outputs["y"])  # a run that was stopped leaves nothing behind
+    with pytest.raises(ModelError, match="'y' is not there yet after step 0"):
+        net.run_until(given, "0", ["y"])
+    run = ("run", model, "--mode", "eager", "--threads", "1")
+    code, out, err = polyc(*run, "--stop-at", "1", "--tensor", "x", "--json")
+    assert (code, err) == (0, "") and "y" not in (made := json.loads(out)["outputs"]) and "x" in made
+    assert polyc("run", model, "--stop-at", "0")[::2] == (2, "polyc: --stop-at needs --mode eager\n")
+    assert polyc(*run, "--stop-at", "nothing")[0] == 1
 
 
 def test_compile_then_run_the_directory(polyc: Any, model: Path, tmp_path: Path) -> None:
