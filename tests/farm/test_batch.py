@@ -9,11 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
+pytest.importorskip("distributed")
+
+from clusters import cluster
+
 import polyc
 from polyc.graph_driver.farm.cluster import connected
 from polyc.poly.errors import ArgumentError, BuildError
 
-distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 bag = pytest.importorskip("dask.bag")
 
@@ -25,8 +28,8 @@ g (float[ROWS, 5] x) => (float[ROWS, 5] y, float[ROWS] s) { y = Softmax(x)  m = 
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connected("local:2") as found:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with cluster(tmp_path_factory.mktemp("two"), 2) as two, connected(two.address) as found:
         yield found
 
 
@@ -38,6 +41,15 @@ def right(x: np.ndarray, found: dict[str, Any]) -> None:
     e = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(np.asarray(found["y"]), e / e.sum(1, keepdims=True), rtol=1e-5)
     np.testing.assert_allclose(np.asarray(found["s"]), np.sqrt(x.max(1)), rtol=1e-5)
+
+
+def test_processes_that_are_started_here() -> None:
+    with connected("local:1") as found:
+        x = np.random.default_rng().random((4, 5), "f")
+        (answer,) = polyc.batch(model("4"), [x], found)
+        right(x, answer)
+        workers = found.scheduler_info()["workers"]
+    assert len(workers) == 1
 
 
 def test_lists_and_bags(client: Any) -> None:

@@ -117,7 +117,7 @@ def test_another_version_is_refused(tmp_path: Path, file: str, text: str, said: 
     """A worker whose polyc is another one, and one that has none."""
     (tmp_path / file).write_text(text)
     path = f"{tmp_path}:{ROOT}:{Path(__file__).parent}"
-    with cluster(tmp_path, 1, PYTHONPATH=path) as found, farm_at(found.address) as farm:
+    with cluster(tmp_path, 1, afresh=True, PYTHONPATH=path) as found, farm_at(found.address) as farm:
         start = time.monotonic()
         with pytest.raises(BuildError, match=said) as refused:
             farm.need(None)
