@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 import test_attention as chains
 from library_cases import CASES
 
-RUNS = 5  # prefixes that are run
+RUNS = 3  # prefixes that are run
 
 PAIR = pairs.Case(6, 5, (8, 9), 4)
 
