@@ -147,19 +147,21 @@ def value_flow_among(scop: Scop, chosen: list[Access], kind: Kind) -> isl.UnionM
     """Value-based dependences among some accesses of a Scop, in its own order."""
     sources, sinks = _ends(chosen, kind)
     if kind == "WAR":
+        if all(_one_element(w) for w in sinks):
+            return union_of(_not_yet_replaced(scop, sources, sinks))
         return _anti_flow(sources, sinks, _times(scop))
-    if all(_once(w) for w in sources):
+    if all(_one_element(w) for w in sources):
         return union_of(_not_replaced(scop, sources, sinks))
     return _searched(sources, sinks, _times(scop))
 
 
-def _once(write: Access) -> bool:
-    """Whether each instance certainly writes one element, and each element is written by one instance at most."""
-    return write.must and bool(write.map.is_single_valued()) and bool(write.map.is_injective())
+def _one_element(write: Access) -> bool:
+    """Whether each instance certainly writes one element."""
+    return write.must and bool(write.map.is_single_valued())
 
 
 def _not_replaced(scop: Scop, writes: list[Access], sinks: list[Access]) -> dict[Pair, isl.Map]:
-    """The flow from writes of one element an instance, no element twice by one access.
+    """The flow from writes of one element an instance.
 
     All pairs that touch one element, x before y, but those of which a third instance writes the element between them.
     A source knows its element, so no element need be named: x flows to y unless something replaces x and reaches y.
@@ -173,6 +175,26 @@ def _not_replaced(scop: Scop, writes: list[Access], sinks: list[Access]) -> dict
         for (replaced, by), later in replacing.items():
             if replaced == source and (by, sink) in reaching:
                 pairs = pairs.subtract(later.apply_range(reaching[by, sink]))
+        found[source, sink] = pairs
+    return found
+
+
+def _not_yet_replaced(scop: Scop, reads: list[Access], writes: list[Access]) -> dict[Pair, isl.Map]:
+    """Each read to the next write after it, where each instance writes one element.
+
+    All pairs that touch one element, x before y, but those where an instance from x on, itself included, writes it
+    before y does: y knows the element, and so does what writes it in between.
+    """
+    reaching = in_order(scop, _touching(reads, writes))
+    replacing = in_order(scop, _touching(writes, writes))
+    found = {}
+    for (source, sink), pairs in reaching.items():
+        for (by, replaced), later in replacing.items():
+            if replaced == sink:
+                if by == source:
+                    pairs = pairs.subtract(later)
+                if (source, by) in reaching:
+                    pairs = pairs.subtract(reaching[source, by].apply_range(later))
         found[source, sink] = pairs
     return found
 
