@@ -237,6 +237,8 @@ def own_instructions(target: Target) -> frozenset[str]:
     """The intrinsics that are one instruction of this machine and made of others elsewhere."""
     has = cpus.features_of(target)
     found: set[str] = set()
+    if target.isa == "x86-64":
+        found.add("dot_pairs")
     if {"x86-64": "avx512bf16", "aarch64": "bf16"}.get(target.isa) in has:
         found |= {"dot_bf16", "dot_bf16_add"}
     if target.isa == "x86-64" and "avx512vnni" in has and (target.vector_bits == 512 or "avx512vl" in has):

@@ -1,7 +1,8 @@
-"""Images of 8-bit codes with channels last: four channels of a pixel are one 32-bit word (`dot_bytes`).
+"""Images of 8-bit codes with channels last: four channels of a pixel are one 32-bit word (`dot_bytes`), or two, as
+integers of 16 bits (`dot_pairs`).
 
 Products are of raw codes from 0 to 255 and signed weights. What zero points add to a sum is a constant for each filter
-(`padding` has the zero point's code in each byte), which the start values `B` of the sums hold.
+(`padding` has the zero point's code for each channel of a word), which the start values `B` of the sums hold.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
@@ -9,12 +10,13 @@ Products are of raw codes from 0 to 255 and signed weights. What zero points add
 
 from typing import Any
 
-from polyc.frontend_dsl import dot_bytes, empty, full, grid, max, op
+from polyc.frontend_dsl import dot_bytes, dot_pairs, empty, full, grid, max, op
 from polyc.frontend_dsl.library.convolution import Sizes, padded, windows
 from polyc.frontend_dsl.library.pooling import lowest
 from polyc.poly.dtypes import DType, i32
 
 Pixels = tuple[int, ...]
+DOTS = {4: dot_bytes, 2: dot_pairs}  # the products of a word's codes, by how many it holds
 
 
 def make_channels_last(T: DType, U: DType, batch: int, channels: int, pixels: int, room: int, shift: int) -> Any:
@@ -52,8 +54,9 @@ def make_channels_first(T: DType, U: DType, batch: int, channels: int, pixels: i
     return channels_first
 
 
-def make_byte_product(rows: int, words: int, columns: int) -> Any:
-    """`Y[i, j] = B[j] + sum A[i, k] * W[k, j]` over the bytes of words: A's count from 0, W's are signed."""
+def make_byte_product(rows: int, words: int, columns: int, codes: int) -> Any:
+    """`Y[i, j] = B[j] + sum A[i, k] * W[k, j]` over `codes` in each word; bytes of A count from 0."""
+    dot = DOTS[codes]
 
     @op
     def byte_product(A: i32[rows, words], W: i32[words, columns], B: i32[columns]) -> i32[rows, columns]:
@@ -61,7 +64,7 @@ def make_byte_product(rows: int, words: int, columns: int) -> Any:
         for i, j in grid(rows, columns):
             Y[i, j] = B[j]
             for k in range(words):
-                Y[i, j] += dot_bytes(A[i, k], W[k, j])
+                Y[i, j] += dot(A[i, k], W[k, j])
         return Y
 
     return byte_product
@@ -69,9 +72,9 @@ def make_byte_product(rows: int, words: int, columns: int) -> Any:
 
 def make_byte_conv(
     batch: int, words: int, filters: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes,
-    end: Sizes, padding: int,
+    end: Sizes, padding: int, codes: int,
 ) -> Any:  # fmt: skip
-    """A convolution of words of four channels `X[n, h, w, c]` and filters `F[kh, kw, c, o]`, from start values `B[o]`.
+    """A convolution of words of `codes` channels `X[n, h, w, c]`, filters `F[kh, kw, c, o]`, start values `B[o]`.
 
     `padding` is the word around the image.
     """
@@ -79,7 +82,7 @@ def make_byte_conv(
     HP, WP = padded(size, begin, end)
     OH, OW = windows((HP, WP), kernel, strides, dilations)
     top, left = begin
-    pads = (HP, WP) != (H, W)
+    pads, dot = (HP, WP) != (H, W), DOTS[codes]
 
     @op
     def byte_conv(X: i32[N, H, W, C], F: i32[KH, KW, C, M], B: i32[M]) -> i32[N, OH, OW, M]:
@@ -93,7 +96,7 @@ def make_byte_conv(
         for n, h, w, o in grid(N, OH, OW, M):
             Y[n, h, w, o] = B[o]
             for kh, kw, c in grid(KH, KW, C):
-                Y[n, h, w, o] += dot_bytes(A[n, h * sh + kh * dh, w * sw + kw * dw, c], F[kh, kw, c, o])
+                Y[n, h, w, o] += dot(A[n, h * sh + kh * dh, w * sw + kw * dw, c], F[kh, kw, c, o])
         return Y
 
     return byte_conv
@@ -103,7 +106,10 @@ def make_byte_depthwise(
     T: DType, batch: int, channels: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes,
     end: Sizes, padding: int,
 ) -> Any:  # fmt: skip
-    """Each channel with its own filter: `Y[n, h, w, c] = B[c] + sum X[n, h.., w.., c] * F[kh, kw, c]`."""
+    """Each channel with its own filter: `Y[n, h, w, c] = B[c] + sum X[n, h.., w.., c] * F[kh, kw, c]`.
+
+    Filters are the low 16 bits of words.
+    """
     N, C, (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
     HP, WP = padded(size, begin, end)
     OH, OW = windows((HP, WP), kernel, strides, dilations)
@@ -122,7 +128,7 @@ def make_byte_depthwise(
         for n, h, w, c in grid(N, OH, OW, C):
             Y[n, h, w, c] = B[c]
             for kh, kw in grid(KH, KW):
-                Y[n, h, w, c] += i32(A[n, h * sh + kh * dh, w * sw + kw * dw, c]) * F[kh, kw, c]
+                Y[n, h, w, c] += dot_pairs(i32(A[n, h * sh + kh * dh, w * sw + kw * dw, c]), F[kh, kw, c])
         return Y
 
     return byte_depthwise

@@ -32,31 +32,31 @@ def channels(ctx: NodeContext) -> OperatorScop:
 
 @onnx_operator("ByteConv", domain=DOMAIN)
 def byte_conv(ctx: NodeContext) -> OperatorScop:
-    """Words of four channels, filters and start values; pixels of a plain 1x1 convolution are rows of one product."""
+    """Words of `codes` channels, filters, start values; pixels of a plain 1x1 convolution are rows of one product."""
     x, w = data(ctx, 0), data(ctx, 1)
     size = integers(x.shape[1:3])
-    win = window_of(ctx, size, tuple(w.shape[:2]))
+    win, codes = window_of(ctx, size, tuple(w.shape[:2])), int(ctx.attrs["codes"])
     if win.plain:
-        scop = scop_of(make_byte_product, product(x.shape[:3]), w.shape[2], w.shape[3])
+        scop = scop_of(make_byte_product, product(x.shape[:3]), w.shape[2], w.shape[3], codes)
         return OperatorScop(scop, ((0, "A"), (1, "W"), (2, "B")), scop.results, False)
     scop = scop_of(
         make_byte_conv, x.shape[0], w.shape[2], w.shape[3], size, win.kernel, win.strides, win.dilations, win.begin,
-        win.end, int(ctx.attrs["padding"]),
+        win.end, int(ctx.attrs["padding"]), codes,
     )  # fmt: skip
     return OperatorScop(scop, ((0, "X"), (1, "F"), (2, "B")), scop.results, False)
 
 
 @onnx_operator("ByteMatMul", domain=DOMAIN)
 def byte_matmul(ctx: NodeContext) -> OperatorScop:
-    """`[..., k / 4] x [k / 4, n]` from start values `[n]`."""
+    """`[..., k / codes] x [k / codes, n]` from start values `[n]`."""
     a, b = data(ctx, 0), data(ctx, 1)
-    scop = scop_of(make_byte_product, product(a.shape[:-1]), b.shape[0], b.shape[1])
+    scop = scop_of(make_byte_product, product(a.shape[:-1]), b.shape[0], b.shape[1], int(ctx.attrs["codes"]))
     return OperatorScop(scop, ((0, "A"), (1, "W"), (2, "B")), scop.results, False)
 
 
 @onnx_operator("ByteDepthwise", domain=DOMAIN)
 def byte_depthwise(ctx: NodeContext) -> OperatorScop:
-    """Codes, filters `[kh, kw, c]` and start values."""
+    """Codes, filters `[kh, kw, c]` (the low half of words) and start values."""
     x, w = data(ctx, 0), data(ctx, 1)
     size = integers(x.shape[1:3])
     win = window_of(ctx, size, tuple(w.shape[:2]))

@@ -1,4 +1,5 @@
-"""Images of 8-bit codes with channels last, so that convolutions multiply four channels at a time (`dot_bytes`).
+"""Images of 8-bit codes with channels last, so that convolutions multiply four channels at a time (`dot_bytes`), or
+two that are widened to 16 bits for it (`dot_pairs`).
 
 A convolution over codes with constant weights makes its result with channels last, from codes with channels last. What
 follows over such images (elements, pools, concatenations) stays so; images change their order only where something
@@ -14,13 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.targets import own_instructions
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.operators.pointwise import ELEMENTWISE
 from polyc.graph_driver.passes.byte_nodes import Making
-from polyc.graph_driver.passes.byte_weights import ByteProduct, is_byte, product_of, room_of, widened, words
+from polyc.graph_driver.passes.byte_weights import (
+    ByteProduct,
+    codes_in_words,
+    is_byte,
+    product_of,
+    room_of,
+    widened,
+    word_of,
+    words,
+)
 from polyc.poly.dtypes import DType, f32, i8, i32, u8
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
@@ -40,16 +49,15 @@ class Image:
 
 def use_byte_images(graph: Graph, target: Target | None) -> dict[str, int]:
     """Convolutions of codes in integers, four channels at a time, and what is between them; how many convolutions."""
-    if not isinstance(target, Target) or "dot_bytes" not in own_instructions(target):
-        return {}
-    return {"convolutions": _Images(graph).rewrite()}
+    codes = codes_in_words(target)
+    return {"convolutions": _Images(graph, codes).rewrite()} if codes else {}
 
 
 class _Images(Making):
     """The images that exist with channels last."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
+    def __init__(self, graph: Graph, codes: int) -> None:
+        super().__init__(graph, codes)
         self.images: dict[str, Image] = {}
         self.given = {*graph.inputs, *(n for n, t in graph.tensors.items() if t.const is not None)}
         self.there: set[str] = set()  # tensors that exist in the order that the model has them
@@ -118,14 +126,15 @@ class _Images(Making):
         room, out = self._rooms(image, filters)
         n, _, *size = self.graph.tensors[found.result].shape or ()
         sums = self.tensor(f"{found.result}.sums", i32, (n, *size, out))
-        attrs = {k: v for k, v in node.attrs.items() if k in WINDOW} | ({"group": room} if depthwise else {})
+        attrs = {k: v for k, v in node.attrs.items() if k in WINDOW}
+        attrs |= {"group": room} if depthwise else {"codes": self.codes}
         if depthwise:
-            stored = widened(found.weights[:, 0].transpose(1, 2, 0), 2, room)
+            stored = widened(found.weights[:, 0].transpose(1, 2, 0), 2, room) & 0xFFFF
             codes, operator, padding = image.name, "ByteDepthwise", found.zero
         else:
             whole = widened(widened(found.weights.transpose(2, 3, 1, 0), 2, room), 3, out)
-            stored, operator, codes = words(whole), "ByteConv", self.words(node, image.name)
-            padding = int(np.full(4, found.zero, np.uint8).view("<i4")[0])
+            stored, operator, codes = words(whole, self.codes), "ByteConv", self.words(node, image.name)
+            padding = word_of(found.zero, self.codes)
         operands = [
             codes,
             self.constant(f"{node.inputs[1]} bytes", stored, i32),

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.operators.byte_images import SIGNED
 from polyc.graph_driver.operators.pairs import DOMAIN
-from polyc.graph_driver.passes.byte_weights import BYTES, is_byte
-from polyc.poly.dtypes import DType, i8, i32, i64, u8
+from polyc.graph_driver.passes.byte_weights import is_byte
+from polyc.poly.dtypes import DType, i8, i16, i32, i64, u8
 
 AXES_AS_INPUT = {"ReduceSum": 13}  # the opset since which a reduction takes its axes as an operand; others: 18
 
 
 class Making:
-    """The graph's nodes, one after another, and those that take their places; nodes that others do are `absorbed`."""
+    """The graph's nodes, one after another, and those that take their places; nodes that others do are `absorbed`.
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    Words of codes have `codes` each.
+    """
+
+    def __init__(self, graph: Graph, codes: int = 4) -> None:
+        self.graph, self.codes = graph, codes
+        self.worded: dict[str, str] = {}
         self.made = graph.producers()
         self.consumers = graph.consumers()
         self.nodes: list[Node] = []
@@ -52,10 +57,16 @@ class Making:
         return self.add(node, operator, [x], out, axes=axes, keepdims=1)
 
     def words(self, node: Node, name: str) -> str:
-        """The bytes of an image as words."""
-        *size, room = self.graph.tensors[name].shape or ()
-        out = self.tensor(f"{name}.words", i32, (*size, room // BYTES))
-        return self.add(node, "Words", [name], out, DOMAIN)
+        """The codes of an image in words: bytes as they lie, or widened to 16 bits."""
+        if name not in self.worded:
+            *size, room = self.graph.tensors[name].shape or ()
+            source = name
+            if self.codes == 2:
+                source = self.tensor(f"{name}.halves", i16, (*size, room))
+                self.add(node, "Cast", [name], source, to=elem_type_of(i16))
+            self.worded[name] = self.tensor(f"{name}.words", i32, (*size, room // self.codes))
+            self.add(node, "Words", [source], self.worded[name], DOMAIN)
+        return self.worded[name]
 
     def quantiser(self, result: str) -> Node | None:
         """The node that quantises `result` by one constant scale to codes, if nothing else reads it."""

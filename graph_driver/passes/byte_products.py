@@ -1,4 +1,5 @@
-"""Matrix products of 8-bit codes four at a time (`dot_bytes`): rows of codes are rows of words as they lie.
+"""Matrix products of 8-bit codes four at a time (`dot_bytes`): rows of codes are rows of words as they lie. Where a
+machine has no such instruction they are widened to 16 bits and multiplied two at a time (`dot_pairs`).
 
 `MatMulInteger` (with a zero point that a run decides, too), `QLinearMatMul`, and `MatMul` or `Gemm` of dequantised
 codes, each with constant weights that are signed bytes.
@@ -8,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyc.emit.targets import own_instructions
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.passes.byte_nodes import Making
-from polyc.graph_driver.passes.byte_weights import BYTES, ByteProduct, product_of, words
+from polyc.graph_driver.passes.byte_weights import ByteProduct, codes_in_words, product_of, words
 from polyc.poly.dtypes import f32, i32, u8
 from polyc.poly.target import Target
 
@@ -22,9 +22,8 @@ LEAST_COLUMNS = 16  # products that each element of a row must take part in
 
 def use_byte_products(graph: Graph, target: Target | None) -> dict[str, int]:
     """Replace products of codes with constant weights on machines that multiply bytes; how many."""
-    if not isinstance(target, Target) or "dot_bytes" not in own_instructions(target):
-        return {}
-    return {"products": _Products(graph).rewrite()}
+    codes = codes_in_words(target)
+    return {"products": _Products(graph, codes).rewrite()} if codes else {}
 
 
 class _Products(Making):
@@ -45,20 +44,20 @@ class _Products(Making):
         start = found.start()
         if start is None or codes.dtype != u8 or columns < LEAST_COLUMNS or not rows or not isinstance(rows[-1], int):
             return False
-        if rows[-1] % BYTES or len(self.graph.tensors[found.moving].shape or () if found.moving else ()) > 1:
+        if rows[-1] % self.codes or len(self.graph.tensors[found.moving].shape or () if found.moving else ()) > 1:
             return False
         self.count += 1
         shape = (*rows[:-1], columns)
         sums = self.tensor(f"{found.result}.sums", i32, shape)
         operands = [
             self.words(node, found.codes),
-            self.constant(f"{node.inputs[1]} bytes", words(found.weights.T), i32),
+            self.constant(f"{node.inputs[1]} bytes", words(found.weights.T, self.codes), i32),
             self.start(node, found) if found.moving else self.constant(f"{found.result}.start", start, i32),
         ]
         if found.scale is None and node.op_type == "MatMulInteger":
-            self.add(node, "ByteMatMul", operands, found.result, DOMAIN)
+            self.add(node, "ByteMatMul", operands, found.result, DOMAIN, codes=self.codes)
             return True
-        self.add(node, "ByteMatMul", operands, sums, DOMAIN)
+        self.add(node, "ByteMatMul", operands, sums, DOMAIN, codes=self.codes)
         if found.scale is None:
             self._linear(node, found, sums)
         else:

@@ -1,4 +1,4 @@
-"""Products of 8-bit codes as the model states them, and their constants as `dot_bytes` reads them.
+"""Products of 8-bit codes as the model states them, and their constants as `dot_bytes` or `dot_pairs` reads them.
 
 A product of codes less their zero points, `sum (x - z) w`, is the product of the raw codes and a constant for each
 filter, `-z sum w`: raw codes count from 0 to 255 (signed ones are stored 128 higher), weights are signed.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from polyc.emit.targets import own_instructions
 from polyc.graph_driver.graph.ir import Codes, Graph, Node
 from polyc.graph_driver.operators.byte_images import SIGNED
 from polyc.poly.dtypes import i8, u8
 from polyc.poly.records import dataclass
+from polyc.poly.target import Target
 
-BYTES = 4  # channels in a word
+ROOM = 4  # rows of codes are whole words of bytes
+DOTS = {"dot_bytes": 4, "dot_pairs": 2}  # how many codes of a word are multiplied at once, most first
 LARGEST_CODE = 255
 LIMIT = 1 << 31
 EXACT = 1 << 24  # integers up to it are f32 numbers
@@ -139,16 +142,27 @@ def _integer(graph: Graph, node: Node) -> ByteProduct | None:
     return ByteProduct(x, zero, whole, None, bias.reshape(-1), True, node.outputs[0], moving)
 
 
-def words(whole: np.ndarray) -> np.ndarray:
-    """Signed bytes `[..., channels, filters]` as words of four channels `[..., channels / 4, filters]`."""
+def codes_in_words(target: Target | None) -> int:
+    """How many codes are multiplied at once in words of a machine (`dot_bytes`, `dot_pairs`); 0: none."""
+    own = own_instructions(target) if isinstance(target, Target) else frozenset[str]()
+    return next((codes for name, codes in DOTS.items() if name in own), 0)
+
+
+def words(whole: np.ndarray, codes: int) -> np.ndarray:
+    """Integers `[..., channels, filters]` as words of `codes` channels `[..., channels / codes, filters]`."""
     *lead, channels, filters = whole.shape
-    apart = np.moveaxis(whole.astype(np.int8).reshape(*lead, channels // BYTES, BYTES, filters), -2, -1)
-    return np.ascontiguousarray(apart).view("<i4")[..., 0]
+    apart = np.moveaxis(whole.reshape(*lead, channels // codes, codes, filters), -2, -1)
+    return np.ascontiguousarray(apart.astype(f"<i{4 // codes}")).view("<i4")[..., 0]
+
+
+def word_of(code: int, codes: int) -> int:
+    """The word that holds a code (from 0 to 255) `codes` times."""
+    return int(np.full(codes, code, f"<u{4 // codes}").view("<i4")[0])
 
 
 def room_of(channels: int) -> int:
     """As many channels as whole words hold."""
-    return -(-channels // BYTES) * BYTES
+    return -(-channels // ROOM) * ROOM
 
 
 def widened(values: np.ndarray, axis: int, size: int) -> np.ndarray:

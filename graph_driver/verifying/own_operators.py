@@ -25,7 +25,7 @@ ALIASES = {
     "Part": (1, None),
 }  # how many inputs and outputs (None: any from 1 on)
 
-BYTES = 4  # of a word
+WORD_BITS = 32
 
 
 def check_own(graph: Graph, node: Node, what: str) -> None:
@@ -77,12 +77,13 @@ def _check_alias(graph: Graph, node: Node, what: str) -> None:
 
 
 def _check_words(node: Node, source: Tensor, words: Tensor, what: str) -> None:
-    """Rows of bytes as rows of 32-bit words."""
+    """Rows of bytes, or of integers of 16 bits, as rows of 32-bit words."""
     rows, shown = source.shape or (), words.shape or ()
-    bytes_ = source.dtype is not None and source.dtype.is_int and source.dtype.bits == 8
-    fits = bool(rows) and shown[:-1] == rows[:-1] and shown[-1] * BYTES == rows[-1]
-    if node.attrs or not bytes_ or words.dtype != i32 or not fits:
-        raise GraphError(f"{what} shows {source} as {words}: these are not its bytes in words of {BYTES}")
+    narrow = source.dtype is not None and source.dtype.is_int and source.dtype.bits in (8, 16)
+    held = WORD_BITS // source.dtype.bits if source.dtype is not None and narrow else 1
+    fits = bool(rows) and shown[:-1] == rows[:-1] and shown[-1] * held == rows[-1]
+    if node.attrs or not narrow or words.dtype != i32 or not fits:
+        raise GraphError(f"{what} shows {source} as {words}: these are not its bytes in words of {WORD_BITS} bits")
 
 
 def _tail(part: Tensor, whole: Tensor) -> int | None:

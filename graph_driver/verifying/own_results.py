@@ -278,10 +278,12 @@ def _byte_conv(v: _View) -> tuple[DType, tuple[int, ...]]:
     depthwise = v.node.op_type == "ByteDepthwise"
     _types(v, u8 if depthwise else i32, i32, i32)
     v.integer("padding")
+    if not depthwise:
+        _in_words(v)
     (n, h, w, c), filters = v.shape(0, 4), v.shape(1, 3 if depthwise else 4)
     _need(filters[2] == c, f"filters of {filters[2]} channels for {c}")
     _need(v.shape(2) == filters[-1:], "start values for another number of filters")
-    attrs = {name: value for name, value in v.node.attrs.items() if name != "padding"}
+    attrs = {name: value for name, value in v.node.attrs.items() if name not in ("padding", "codes")}
     image = replace(v.inputs[0], dtype=f32, shape=(n, c, h, w), const=None)
     weights = replace(v.inputs[1], dtype=f32, shape=(filters[-1], 1 if depthwise else c, *filters[:2]), const=None)
     proto = helper.make_node("Conv", [image.name, weights.name], ["result"], **attrs)
@@ -289,7 +291,13 @@ def _byte_conv(v: _View) -> tuple[DType, tuple[int, ...]]:
     return i32, (batch, *size, made)
 
 
+def _in_words(v: _View) -> None:
+    """How many codes a word holds."""
+    _need(v.integer("codes") in (2, 4), f"words of {v.integer('codes')} codes")
+
+
 def _byte_matmul(v: _View) -> tuple[DType, tuple[int, ...]]:
+    _in_words(v)
     _types(v, i32, i32, i32)
     rows, (words, columns) = v.shape(0), v.shape(1, 2)
     _need(bool(rows) and rows[-1] == words and v.shape(2) == (columns,), "sizes that do not fit one another")
@@ -325,9 +333,9 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "Requantize": (4, 5, ("axis",), _requantize),
     "ChannelsLast": (1, 1, ("channels",), _channels),
     "ChannelsFirst": (1, 1, ("channels",), _channels),
-    "ByteConv": (3, 3, (*WINDOW, "padding"), _byte_conv),
+    "ByteConv": (3, 3, (*WINDOW, "padding", "codes"), _byte_conv),
     "ByteDepthwise": (3, 3, (*WINDOW, "padding"), _byte_conv),
-    "ByteMatMul": (3, 3, (), _byte_matmul),
+    "ByteMatMul": (3, 3, ("codes",), _byte_matmul),
     "KeptRowsMatMul": (3, 3, (), _kept_rows_matmul),
     "MaxPoolLast": (1, 1, (*WINDOW, "ceil_mode"), _max_pool_last),
     "PanelProduct": (4, 4, PANELS, _panel_product),
