@@ -109,7 +109,7 @@ class _Images(Making):
     # Convolutions
 
     def convolution(self, node: Node) -> bool:
-        found = product_of(self.graph, node, self.made) if "Conv" in node.op_type else None
+        found = product_of(self.graph, node, self.made, self.per_word) if "Conv" in node.op_type else None
         if found is None or found.weights.ndim != RANK or not self._is_image(found.result):
             return False
         group, (filters, per_group, *kernel) = node.attrs.get("group", 1), found.weights.shape
@@ -127,14 +127,14 @@ class _Images(Making):
         n, _, *size = self.graph.tensors[found.result].shape or ()
         sums = self.tensor(f"{found.result}.sums", i32, (n, *size, out))
         attrs = {k: v for k, v in node.attrs.items() if k in WINDOW}
-        attrs |= {"group": room} if depthwise else {"codes": self.codes}
+        attrs |= {"group": room} if depthwise else {"codes": self.per_word}
         if depthwise:
             stored = widened(found.weights[:, 0].transpose(1, 2, 0), 2, room) & 0xFFFF
             codes, operator, padding = image.name, "ByteDepthwise", found.zero
         else:
             whole = widened(widened(found.weights.transpose(2, 3, 1, 0), 2, room), 3, out)
-            stored, operator, codes = words(whole, self.codes), "ByteConv", self.words(node, image.name)
-            padding = word_of(found.zero, self.codes)
+            stored, operator, codes = words(whole, self.per_word), "ByteConv", self.words(node, image.name)
+            padding = word_of(found.zero, self.per_word)
         operands = [
             codes,
             self.constant(f"{node.inputs[1]} bytes", stored, i32),

@@ -19,11 +19,11 @@ AXES_AS_INPUT = {"ReduceSum": 13}  # the opset since which a reduction takes its
 class Making:
     """The graph's nodes, one after another, and those that take their places; nodes that others do are `absorbed`.
 
-    Words of codes have `codes` each.
+    Words hold `per_word` codes each.
     """
 
-    def __init__(self, graph: Graph, codes: int = 4) -> None:
-        self.graph, self.codes = graph, codes
+    def __init__(self, graph: Graph, per_word: int = 4) -> None:
+        self.graph, self.per_word = graph, per_word
         self.worded: dict[str, str] = {}
         self.made = graph.producers()
         self.consumers = graph.consumers()
@@ -61,10 +61,10 @@ class Making:
         if name not in self.worded:
             *size, room = self.graph.tensors[name].shape or ()
             source = name
-            if self.codes == 2:
+            if self.per_word == 2:
                 source = self.tensor(f"{name}.halves", i16, (*size, room))
                 self.add(node, "Cast", [name], source, to=elem_type_of(i16))
-            self.worded[name] = self.tensor(f"{name}.words", i32, (*size, room // self.codes))
+            self.worded[name] = self.tensor(f"{name}.words", i32, (*size, room // self.per_word))
             self.add(node, "Words", [source], self.worded[name], DOMAIN)
         return self.worded[name]
 

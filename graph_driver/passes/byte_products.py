@@ -7,14 +7,17 @@ codes, each with constant weights that are signed bytes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
+from polyc.graph_driver.operators.byte_images import SIGNED
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.passes.byte_nodes import Making
-from polyc.graph_driver.passes.byte_weights import ByteProduct, codes_in_words, product_of, words
-from polyc.poly.dtypes import f32, i32, u8
+from polyc.graph_driver.passes.byte_weights import BYTES, ByteProduct, codes_in_words, product_of, words
+from polyc.poly.dtypes import f32, i8, i32
 from polyc.poly.target import Target
 
 LEAST_COLUMNS = 16  # products that each element of a row must take part in
@@ -36,28 +39,32 @@ class _Products(Making):
         return self.count
 
     def product(self, node: Node) -> bool:
-        found = None if "Conv" in node.op_type else product_of(self.graph, node, self.made)
+        found = None if "Conv" in node.op_type else product_of(self.graph, node, self.made, self.per_word)
         if found is None or node.attrs.get("transA", 0) or found.weights.ndim != 2:
             return False
         codes, columns = self.graph.tensors[found.codes], len(found.weights)
         rows = codes.shape or ()
-        start = found.start()
-        if start is None or codes.dtype != u8 or columns < LEAST_COLUMNS or not rows or not isinstance(rows[-1], int):
+        if columns < LEAST_COLUMNS or not rows or not isinstance(rows[-1], int) or rows[-1] % self.per_word:
             return False
-        if rows[-1] % self.codes or len(self.graph.tensors[found.moving].shape or () if found.moving else ()) > 1:
+        if codes.dtype == i8:  # bytes of words count from 0, codes that are widened keep their sign
+            if self.per_word == BYTES:
+                return False
+            found = replace(found, zero=found.zero - (0 if found.moving else SIGNED))
+        start = found.start()
+        if start is None or len(self.graph.tensors[found.moving].shape or () if found.moving else ()) > 1:
             return False
         self.count += 1
         shape = (*rows[:-1], columns)
         sums = self.tensor(f"{found.result}.sums", i32, shape)
         operands = [
             self.words(node, found.codes),
-            self.constant(f"{node.inputs[1]} bytes", words(found.weights.T, self.codes), i32),
+            self.constant(f"{node.inputs[1]} bytes", words(found.weights.T, self.per_word), i32),
             self.start(node, found) if found.moving else self.constant(f"{found.result}.start", start, i32),
         ]
         if found.scale is None and node.op_type == "MatMulInteger":
-            self.add(node, "ByteMatMul", operands, found.result, DOMAIN, codes=self.codes)
+            self.add(node, "ByteMatMul", operands, found.result, DOMAIN, codes=self.per_word)
             return True
-        self.add(node, "ByteMatMul", operands, sums, DOMAIN, codes=self.codes)
+        self.add(node, "ByteMatMul", operands, sums, DOMAIN, codes=self.per_word)
         if found.scale is None:
             self._linear(node, found, sums)
         else:

@@ -15,7 +15,7 @@ from polyc.poly.dtypes import i8, u8
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
-ROOM = 4  # rows of codes are whole words of bytes
+BYTES = 4  # of a word; rows of codes with channels last are whole words of them
 DOTS = {"dot_bytes": 4, "dot_pairs": 2}  # how many codes of a word are multiplied at once, most first
 LARGEST_CODE = 255
 LIMIT = 1 << 31
@@ -74,18 +74,20 @@ def stored_zero(graph: Graph, codes: str, zero: str) -> int | None:
     return int(value.reshape(-1)[0]) + (SIGNED if graph.tensors[codes].dtype == i8 else 0)
 
 
-def signed_bytes(whole: np.ndarray) -> bool:
-    """Whether weights less their zero points are signed bytes."""
-    return bool(whole.size) and int(whole.min()) >= -128 and int(whole.max()) <= 127
+def in_words(whole: np.ndarray, codes: int) -> bool:
+    """Whether weights less their zero points are signed integers of which `codes` are in a word."""
+    most = 1 << (31 // codes)
+    return bool(whole.size) and -most <= int(whole.min()) and int(whole.max()) < most
 
 
-def product_of(graph: Graph, node: Node, made: dict[str, Node]) -> ByteProduct | None:
-    """What a convolution or product over constant weights computes, if it is one of codes."""
+def product_of(graph: Graph, node: Node, made: dict[str, Node], codes: int) -> ByteProduct | None:
+    """What a convolution or product over constant weights computes, if it is one of codes that words have room for."""
+    found = None
     if node.kind in ("Conv", "MatMul", "Gemm"):
-        return _dequantised(graph, node, made)
+        found = _dequantised(graph, node, made)
     if node.kind in ("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"):
-        return _integer(graph, node)
-    return None
+        found = _integer(graph, node)
+    return found if found is not None and in_words(found.weights, codes) else None
 
 
 def _dequantised(graph: Graph, node: Node, made: dict[str, Node]) -> ByteProduct | None:
@@ -98,7 +100,7 @@ def _dequantised(graph: Graph, node: Node, made: dict[str, Node]) -> ByteProduct
     if factor is None or factor.size != 1 or bias is None or not is_byte(graph, x):
         return None
     zero, whole = stored_zero(graph, x, point), _filters_first(node, codes)
-    if zero is None or whole is None or not signed_bytes(whole) or bias.size not in (0, len(whole)):
+    if zero is None or whole is None or bias.size not in (0, len(whole)):
         return None
     if node.kind == "Gemm" and (node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0):
         return None
@@ -137,7 +139,7 @@ def _integer(graph: Graph, node: Node) -> ByteProduct | None:
     zero, moving = stored_zero(graph, x, point), ""
     if zero is None and node.kind == "MatMulInteger" and graph.tensors[point].size == 1:
         zero, moving = 0, point
-    if zero is None or not signed_bytes(whole):
+    if zero is None:
         return None
     return ByteProduct(x, zero, whole, None, bias.reshape(-1), True, node.outputs[0], moving)
 
@@ -162,7 +164,7 @@ def word_of(code: int, codes: int) -> int:
 
 def room_of(channels: int) -> int:
     """As many channels as whole words hold."""
-    return -(-channels // ROOM) * ROOM
+    return -(-channels // BYTES) * BYTES
 
 
 def widened(values: np.ndarray, axis: int, size: int) -> np.ndarray:

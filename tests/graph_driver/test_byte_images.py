@@ -65,7 +65,8 @@ def test_integer_convolutions_are_exact(kind: str, form: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("result", KINDS)
-def test_chains_of_quantised_convolutions(kind: str, result: str) -> None:
+@pytest.mark.parametrize("target", ["cpu", "x86-64-v3"])
+def test_chains_of_quantised_convolutions(kind: str, result: str, target: str) -> None:
     """A dense, a depthwise and a dense convolution: codes between them, those that the definition says."""
     rng = np.random.default_rng([5, kind == "i8", result == "i8"])
     x = codes(rng, kind, 1, 6, 10, 12)
@@ -87,7 +88,7 @@ def test_chains_of_quantised_convolutions(kind: str, result: str) -> None:
     model = model_of(nodes, x, constants, {"y": helper.np_dtype_to_tensor_dtype(value.dtype)})
     made = operators(model)
     assert made.count("ByteConv") == 2 and made.count("ByteDepthwise") == made.count("ChannelsFirst") == 1
-    assert np.array_equal(polyc.compile_model(model, threads=1)({"x": x})["y"], value)
+    assert np.array_equal(polyc.compile_model(model, threads=1, target=target)({"x": x})["y"], value)
 
 
 def quantised_network(kind: str, channels: int, seed: int) -> tuple[bytes, np.ndarray]:

@@ -38,7 +38,8 @@ def operators(model: bytes, target: Any = VNNI) -> list[str]:
 
 @pytest.mark.parametrize("shape", [(1, 8), (5, 32), (2, 3, 20), (37, 4)])
 @pytest.mark.parametrize("zero", ["none", "constant", "moving"])
-def test_integer_products_are_exact(shape: tuple[int, ...], zero: str) -> None:
+@pytest.mark.parametrize("target", ["cpu", "x86-64-v3"])
+def test_integer_products_are_exact(shape: tuple[int, ...], zero: str, target: str) -> None:
     rng = np.random.default_rng([*shape])
     x, w = rng.integers(0, 256, shape).astype(np.uint8), rng.integers(-128, 128, (shape[-1], 33)).astype(np.int8)
     x[..., :4], w[:4] = 255, -128  # sums of two products that 16 bits could not hold
@@ -49,8 +50,29 @@ def test_integer_products_are_exact(shape: tuple[int, ...], zero: str) -> None:
     node = helper.make_node("MatMulInteger", ["x", "w", *(["z"] if zero != "none" else [])], ["y"])
     model = model_of([node], given, constants, TensorProto.INT32)
     assert "ByteMatMul" in operators(model) and "ByteMatMul" not in operators(model, targets.get("aarch64"))
-    got = polyc.compile_model(model, threads=1)(given)["y"]
+    got = polyc.compile_model(model, threads=1, target=target)(given)["y"]
     assert np.array_equal(got, (x.astype(np.int64) - int(point)) @ w.astype(np.int64))
+
+
+@pytest.mark.parametrize("zero", ["none", "constant", "moving"])
+def test_two_at_a_time_all_kinds_of_codes_are_exact(zero: str) -> None:
+    """Signed codes, and weights less zero points that have nine bits, where codes are widened to 16 bits."""
+    rng, pairs = np.random.default_rng(1), targets.get("x86-64-v3")
+    for left, right in ((np.int8, np.uint8), (np.int8, np.int8), (np.uint8, np.uint8)):
+        x, w = (
+            rng.integers(np.iinfo(t).min, np.iinfo(t).max + 1, s).astype(t)
+            for t, s in ((left, (5, 14)), (right, (14, 33)))
+        )
+        points = np.asarray(left(rng.integers(0, 100))), np.asarray(right(rng.integers(0, 100)))
+        given, constants = {"x": x}, {"w": w, "v": points[1]}
+        (given if zero == "moving" else constants)["z"] = points[0] if zero != "none" else np.zeros((), left)
+        node = helper.make_node("MatMulInteger", ["x", "w", "z", "v"], ["y"])
+        model = model_of([node], given, constants, TensorProto.INT32)
+        made = operators(model, pairs)
+        assert made[:2] == ["Cast", "Words"] and made[-1] == "ByteMatMul"
+        got = polyc.compile_model(model, threads=1, target=pairs)(given)["y"]
+        whole = x.astype(np.int64) - (0 if zero == "none" else int(points[0]))
+        assert np.array_equal(got, whole @ (w.astype(np.int64) - int(points[1])))
 
 
 @pytest.mark.parametrize("form", ["MatMul", "Gemm", "QLinearMatMul"])
