@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.fusion.joined import Group
@@ -15,7 +16,7 @@ from polyc.graph_driver.graph.size import Extent, evaluate, size_of
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.planning import tasks
 from polyc.graph_driver.planning.arena import Arena, stacked
-from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
+from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of, why_elsewhere
 from polyc.graph_driver.planning.index_limits import index_limits
 from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record
 from polyc.graph_driver.planning.table import with_table
@@ -59,7 +60,7 @@ def build_plan(
     if window:
         times = tasks.times(steps, inside, own | sizes, window)
     shapes = _lifetimes(sizes, inside, steps, places, times) + _scratch(steps, own, times)
-    shapes, members = gathered(shapes, contiguous)
+    shapes, members = gathered(shapes, contiguous, partial(why_elsewhere, graph, inside))
     planned = _planned(shapes, planner, symbols)
     placement, lifetimes = planned.placement, tuple([t for s in shapes for _, t in s.runs])
     alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}

@@ -7,7 +7,7 @@ least until the last of its group is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -44,12 +44,37 @@ def _check(graph: Graph, name: str, times: int) -> None:
         raise ArgumentError(f"tensor '{name}' is named twice for contiguous memory")
     if name in graph.outputs:
         raise ArgumentError(f"'{name}' is an output of the model: pass parts of one array as out={{...}} instead")
-    if name in graph.inputs or tensor.const is not None or not tensor.static:
-        raise ArgumentError(f"'{name}' is no result of known size that a node makes: it has no place in the arena")
+    if name in graph.inputs or tensor.const is not None:
+        raise ArgumentError(f"'{name}' is {_given(graph, name)}: it has no place in the arena")
+    if not tensor.static:
+        raise ArgumentError(
+            f"'{name}' has no size or type known before a run: it is a Python object and has no place in the arena"
+        )
 
 
-def gathered(shapes: Sequence[Shape], groups: Groups) -> tuple[list[Shape], dict[str, tuple[str, int]]]:
-    """The shapes with those of a group as one; for each member the name of that one and its offset there.
+def _given(graph: Graph, name: str) -> str:
+    """What a tensor is that no step of a run makes."""
+    if name in graph.inputs:
+        return "an input of the model, no result that a node makes"
+    return "a constant once the model is compiled"
+
+
+def why_elsewhere(graph: Graph, inside: Mapping[str, tuple[str, int]], name: str) -> str:
+    """Why a tensor has no memory of its own in the arena. `inside`: the memory in which each tensor lies."""
+    tensor, (root, at) = graph.tensors[name], inside.get(name, (name, 0))
+    if tensor.const is not None or tensor.sizes is not None:
+        return f"'{name}' is {_given(graph, name)}: it has no place in the arena"
+    if root == name:
+        return f"no step of the plan makes or reads '{name}': it has no memory"
+    where = "an input" if root in graph.inputs else "an output" if root in graph.outputs else "a tensor"
+    return f"'{name}' lies in the memory of '{root}', {where}, from byte {at} on: it has none of its own"
+
+
+def gathered(
+    shapes: Sequence[Shape], groups: Groups, why: Callable[[str], str]
+) -> tuple[list[Shape], dict[str, tuple[str, int]]]:
+    """The shapes with those of a group as one; for each member the name of that one and its offset there. `why`: says
+    why a tensor is none of the shapes.
 
     Raises:
         ArgumentError: a tensor has no memory of its own.
@@ -60,7 +85,7 @@ def gathered(shapes: Sequence[Shape], groups: Groups) -> tuple[list[Shape], dict
     for group in groups:
         missing = [n for n in group if n not in by_name]
         if missing:
-            raise ArgumentError(f"'{missing[0]}' is another name of a tensor: it has no memory of its own")
+            raise ArgumentError(why(missing[0]))
         complete = max(by_name[n].hull.first for n in group)
         at, runs = 0, []
         for name in group:

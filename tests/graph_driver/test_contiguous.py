@@ -100,7 +100,7 @@ def test_one_transfer_sums_all_gradients() -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [(["ga", "none"], "there is no tensor 'none'"), (["ga", "ga"], "named twice"), (["ga", "yb"], "an output of"),
-     (["ga", "x"], "no result of known size"), (["ga", "ka"], "no result of known size")],
+     (["ga", "x"], "'x' is an input of the model"), (["ga", "ka"], "'ka' is a constant once the model is compiled")],
 )  # fmt: skip
 def test_what_cannot_be_contiguous(names: list[str], why: str, tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(ArgumentError, match=why):
@@ -109,6 +109,24 @@ def test_what_cannot_be_contiguous(names: list[str], why: str, tmp_path: Path, c
     path.write_bytes(step().SerializeToString())
     assert cli.main(["compile", str(path), "--contiguous", ",".join(names), "-o", str(tmp_path / "o")]) == 1
     assert why in capsys.readouterr().err
+
+
+def test_results_of_steps_in_python() -> None:
+    """They have memory of their own as those of kernels; what has none is said as it is."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,5] x) => (float[4,5] y, int64[2,N] z)
+        <float[2,2] k = {1.0, 2.0, 3.0, 4.0}, int64[2] turned = {5, 4}>
+        { a = Relu(x)  b = RandomNormalLike(a)  r = Reshape(b, turned)  t = Transpose(r)  f = Exp(k)  u = ReduceSum(f)
+          c = Add(a, t)  d = Mul(c, u)  y = Add(d, b)  n = NonZero(a)  z = Neg(n) }"""
+    model = compile_model(onnx.parser.parse_model(text), threads=1, contiguous=[["a", "b"]])
+    places = [model.plan.slots[name].place for name in "ab"]
+    assert [p.kind for p in places] == ["arena"] * 2 and places[1].offset - places[0].offset == 128
+    assert any(s.kind == "host" and "b" in s.results for s in model.plan.steps)
+    for name, why in (
+        ("r", "'r' lies in the memory of 'b', a tensor, from byte 0 on"), ("f", "'f' is a constant once the model"),
+        ("n", "'n' has no size or type known before a run"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=why):
+            compile_model(onnx.parser.parse_model(text), threads=1, contiguous=[["a", name]])
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:
