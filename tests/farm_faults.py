@@ -104,7 +104,7 @@ def other_version(folder: Path, rng: random.Random) -> str:
     name = rng.choice(["sitecustomize.py", "polyc.py"])
     text = "import polyc.graph_driver.worker.jobs as j; j.fingerprint = lambda: 'x'"
     (other / name).write_text(text if name.startswith("site") else "")
-    with cluster(folder, 1, PYTHONPATH=f"{other}:{ROOT}") as found, farm_at(found.address) as farm:
+    with cluster(folder, 1, afresh=True, PYTHONPATH=f"{other}:{ROOT}") as found, farm_at(found.address) as farm:
         start = time.monotonic()
         try:
             farm.need(None)
@@ -175,6 +175,18 @@ FAULTS = (
 )  # fmt: skip
 
 
+def one(seed: int, number: int) -> dict[str, Any]:
+    """Fault `number` of a campaign: its name, the harm that it did ("": none) and its seconds."""
+    rng, fault = random.Random(f"{seed} {number}"), FAULTS[number % len(FAULTS)]
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            harm = fault(Path(folder), rng)
+        except Exception as error:
+            harm = f"{type(error).__name__}: {error}"
+    return {"fault": fault.__name__, "harm": harm, "seconds": round(time.monotonic() - start, 1)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.farm_faults", description=__doc__)
     parser.add_argument("--count", type=int, default=50)
@@ -184,14 +196,7 @@ def main() -> None:
     farms.SILENT = SILENT
     rows = []
     for k in range(options.count):
-        rng, fault = random.Random(f"{options.seed} {k}"), FAULTS[k % len(FAULTS)]
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                harm = fault(Path(folder), rng)
-            except Exception as error:
-                harm = f"{type(error).__name__}: {error}"
-        rows.append({"fault": fault.__name__, "harm": harm, "seconds": round(time.monotonic() - start, 1)})
+        rows.append(one(options.seed, k))
         print(k, rows[-1], flush=True)
     bad = [r for r in rows if r["harm"]]
     print(f"seed {options.seed}: {len(rows)} faults, {len(bad)} did harm")
