@@ -147,14 +147,15 @@ class Parallel:
         grouped = {s for g in self.groups for s in g.members}
         for g in self.groups:
             names = ", ".join(f"'{s.tensor}'" for s in g.members)
-            yield f"  one AllReduce of {len(g.members)}: {g.move.formula} = {g.move.total:,} bytes; {names}"
+            row = (sum(self.graph.tensors[s.tensor].size for s in g.members),)
+            yield f"  one AllReduce of {len(g.members)}: {g.move.volume.text(row)} = {g.move.total:,} bytes; {names}"
         for number, moves in enumerate(self.sendings):
             for s in moves:
                 if s.move.kind and s not in grouped:
-                    time = s.move.time(network) * 1e6
+                    time, shape = s.move.time(network) * 1e6, self.costs.nodes.shape(s.tensor)
                     yield (
                         f"    {s.move.kind} '{s.tensor}' ({s.have} -> {s.want}): "
-                        f"{s.move.formula} = {s.move.total:,} bytes, {time:.1f} us"
+                        f"{s.move.volume.text(shape)} = {s.move.total:,} bytes, {time:.1f} us"
                     )
             if number < len(self.graph.nodes):
                 node, way = self.graph.nodes[number], self.choice.ways[number]
