@@ -62,11 +62,14 @@ def row_of(arguments: argparse.Namespace, path: Path, given: Mapping[str, np.nda
     compiled = compile_from(arguments_of, {n: v.shape for n, v in given.items()}, symbolic=False)
     inputs = _inputs(compiled, given, arguments.seed)
     row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
+    best = _best_of_each(compiled, inputs)
+    energy = {"energy": _energy(compiled, inputs, best)} if arguments.energy else {}
     return {
         "model": path.name,
         "threads": threads,
         **row,
-        "steps": _slowest(compiled, inputs, arguments.kernels),
+        **energy,
+        "steps": _slowest(best, arguments.kernels),
         "sizes": list(compiled.report().sizes),
     }
 
@@ -152,14 +155,26 @@ def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[st
     return out
 
 
-def _slowest(model: Model, inputs: Mapping[str, np.ndarray], every: bool) -> list[dict[str, Any]]:
-    """The steps that take longest (or all), each with the best of some runs and its shares of what the machine
-    can do."""
+def _energy(model: Model, inputs: Mapping[str, np.ndarray], best: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Joules of a run, and a line about them."""
+    from polyc.graph_driver.bench.energy import energy_of
+
+    found = energy_of(lambda: model(dict(inputs)), {k: e["args"] for k, e in best.items()})
+    return {**found.data(), "said": str(found)}
+
+
+def _best_of_each(model: Model, inputs: Mapping[str, np.ndarray]) -> dict[int, dict[str, Any]]:
+    """Each step, by its number, with the best of some runs."""
     best: dict[int, dict[str, Any]] = {}
     for event in profile(model, inputs)["traceEvents"]:
         step = event["args"]["step"]
         if step not in best or event["dur"] < best[step]["dur"]:
             best[step] = event
+    return best
+
+
+def _slowest(best: Mapping[int, Mapping[str, Any]], every: bool) -> list[dict[str, Any]]:
+    """The steps that take longest (or all), each with its shares of what the machine can do."""
     slow = sorted(best.values(), key=lambda e: -float(e["dur"]))[: None if every else SLOWEST]
     return [
         {"step": _label(e), "microseconds": e["dur"], **{k: e["args"][k] for k in SHARES if k in e["args"]}}
@@ -186,6 +201,8 @@ def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: in
         table.add_row(r["model"], *times, ratio, f"{r['difference']:.1e}" if rivals else "")
     console.print(table)
     for r in rows:
+        if "energy" in r:
+            console.print(f"energy   {r['model']}: {r['energy']['said']}", markup=False, soft_wrap=True)
         for line in r["sizes"]:
             console.print(f"sizes    {r['model']}: {line}", markup=False)
         steps = Table("steps, the slowest first", "µs", *SHARES, title=r["model"])

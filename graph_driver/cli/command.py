@@ -127,6 +127,9 @@ def _bench_command(commands: Any) -> None:
     bench.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
     bench.add_argument("--rounds", type=int, default=20, metavar="N", help="interleaved rounds (default 20)")
     bench.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    bench.add_argument(
+        "--energy", action="store_true", help="joules of a run, by the machine's counters, else estimated"
+    )
     bench.add_argument("--kernels", action="store_true", help="list every step, not only the slowest")
     _dask(bench, "time the models on the workers of a Dask cluster, each alone on its cores")
     _compiling(bench, json=False)

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polyc.graph_driver.bench.energy import BYTE, OPERATION, energy_of
 from polyc.graph_driver.cli import main
 
 
@@ -48,6 +49,48 @@ def test_without_peers_there_is_no_ratio(model: Path) -> None:
     figures = model.with_suffix(".json")
     assert main(["bench", str(model), "--against", "", "--rounds", "1", "--json", str(figures)]) == 0
     assert json.loads(figures.read_text())[0]["ratio"] is None
+
+
+def powercap(root: Path, name: str, about: str, joules: float, wrap: int = 10_000_000) -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "name").write_text(about + "\n")
+    (folder / "max_energy_range_uj").write_text(f"{wrap}\n")
+    (folder / "energy_uj").write_text(f"{int(joules * 1e6)}\n")
+    return folder / "energy_uj"
+
+
+def test_joules_are_read_where_a_machine_counts_them(tmp_path: Path) -> None:
+    """Two packages, one of which begins anew while it is read, and memory; cores are part of a package."""
+    files = [
+        powercap(tmp_path, "intel-rapl:0", "package-0", 1.0), powercap(tmp_path, "intel-rapl:1", "package-1", 9.9),
+        powercap(tmp_path, "intel-rapl:0:0", "core", 5.0), powercap(tmp_path, "intel-rapl:0:1", "dram", 0.0),
+    ]  # fmt: skip
+
+    def run() -> None:
+        for file, micro in zip(files, (200_000, 300_000, 150_000, 50_000), strict=True):
+            file.write_text(f"{(int(file.read_text()) + micro) % 10_000_001}\n")
+
+    found = energy_of(run, {0: {"flops": 1000, "bytes": 80}}, tmp_path, 0.0)
+    assert found.joules == pytest.approx(0.55) and set(found.measured) == {"package-0", "package-1", "dram"}
+    assert not found.data()["estimate"] and "0.55 J a run, by the counters" in str(found)
+    files[1].write_text("nonsense")
+    broken = energy_of(run, {0: {"flops": 1000, "bytes": 80}, 1: {"bytes": 8}}, tmp_path, 0.0)
+    assert broken.data()["estimate"] and "cannot be read" in str(broken)
+    assert broken.joules == pytest.approx(1000 * OPERATION + 88 * BYTE)
+
+
+def test_joules_are_estimated_and_said_so_elsewhere(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("polyc.graph_driver.bench.energy.energy_of.__defaults__", (tmp_path / "none", 0.0))
+    figures = model.with_suffix(".json")
+    assert main(["bench", str(model), "--against", "", "--rounds", "1", "--energy", "--json", str(figures)]) == 0
+    energy = json.loads(figures.read_text())[0]["energy"]
+    assert energy["estimate"] and energy["operations"] == 2 * 5 * 24 * 17 + 5 * 17
+    least = 4 * (5 * 24 + 24 * 17 + 5 * 17)
+    assert least <= energy["bytes"] < 2 * least  # weights in panels have padding
+    assert "J a run, an estimate: 4165 operations" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
