@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.communication.liveness import Liveness
+from polyc.graph_driver.communication.shared_memory import LEAST, SharedMemory
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.records import dataclass
 
@@ -87,11 +88,12 @@ class World:
     operations; `moments` is what its messages did when, if `tracing`."""
 
     def __init__(self) -> None:
+        os.environ.setdefault("OMPI_MCA_osc", "^ucx")  # of Open MPI 5.0: it complains about itself at every window
         from mpi4py import MPI
 
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise RankError("this MPI cannot be used from a thread")
-        self._mpi, self.comm = MPI, MPI.COMM_WORLD.Dup()
+        self.mpi, self.comm = MPI, MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.sent = self.messages = 0
         self.waited = 0.0  # seconds in `Wait` nodes: what messages begun before were not hidden behind
@@ -101,6 +103,8 @@ class World:
         self.link = Link.of_environment()
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.comm}
         self._scratch: dict[str, np.ndarray] = {}
+        self._shared: dict[tuple[int, ...], SharedMemory] = {}
+        self.notes: list[str] = []  # why groups do without shared memory
         self._posted: list[tuple[Any, np.ndarray]] = []  # requests, and the arrays that they read
         self._queue: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="polyc messages", daemon=True).start()
@@ -187,6 +191,21 @@ class World:
             self._groups[key] = self.comm.Create_group(self.comm.group.Incl(list(key)))
         return self._groups[key]
 
+    def shared(self, ranks: Sequence[int], nbytes: int, what: str) -> tuple[SharedMemory, list[np.ndarray]] | None:
+        """The memory that a group has in common and a slot of each rank in it, for a message of so many bytes; None: it
+        is small, or there is none (`notes` says why). All of the group ask for as many. Raises `RankError`."""
+        key = tuple(ranks)
+        if nbytes < LEAST or len(key) < 2:
+            return None
+        if key not in self._shared:
+            self._shared[key] = SharedMemory(self, key, self.group(key))
+        memory = self._shared[key]
+        slots = memory.slots(nbytes, what)
+        note = f"no shared memory for ranks {list(key)}: {memory.reason}"
+        if not slots and note not in self.notes:
+            self.notes.append(note)
+        return (memory, slots) if slots else None
+
     def exchange(
         self, ranks: Sequence[int], x: np.ndarray, out: Sequence[Box | None], y: np.ndarray,
         into: Sequence[Box | None], what: str,
@@ -210,7 +229,7 @@ class World:
 
     def _types(self, array: np.ndarray, boxes: Sequence[Box | None], made: list[Any]) -> list[Any]:
         """Counts, displacements and types of the boxes as bytes: no copy of what does not lie in one piece."""
-        byte, types, counts = self._mpi.BYTE, [], []
+        byte, types, counts = self.mpi.BYTE, [], []
         sizes = [*array.shape, array.itemsize]
         for box in boxes:
             if box is None or not _elements(box):
@@ -225,14 +244,14 @@ class World:
 
     def send(self, x: np.ndarray, to: int, tag: int, what: str) -> int:
         """To one rank. The bytes sent."""
-        self.finish(self.comm.Isend([x, x.nbytes, self._mpi.BYTE], dest=to, tag=tag), what)
+        self.finish(self.comm.Isend([x, x.nbytes, self.mpi.BYTE], dest=to, tag=tag), what)
         return int(x.nbytes)
 
     def post(self, x: np.ndarray, to: int, tag: int, what: str) -> None:
         """Send to one rank, and do not wait until it has taken it: `x` is kept until `settle`."""
 
         def work() -> int:
-            self._posted.append((self.comm.Isend([x, x.nbytes, self._mpi.BYTE], dest=to, tag=tag), x))
+            self._posted.append((self.comm.Isend([x, x.nbytes, self.mpi.BYTE], dest=to, tag=tag), x))
             return int(x.nbytes)
 
         self.begin(work, what)
@@ -250,14 +269,14 @@ class World:
 
     def receive(self, y: np.ndarray, source: int, tag: int, what: str) -> int:
         """From one rank. 0, the bytes sent."""
-        self.finish(self.comm.Irecv([y, y.nbytes, self._mpi.BYTE], source=source, tag=tag), what)
+        self.finish(self.comm.Irecv([y, y.nbytes, self.mpi.BYTE], source=source, tag=tag), what)
         return 0
 
     def broadcast(self, ranks: Sequence[int], y: np.ndarray, root: int, what: str) -> int:
         """The array of the member with rank `root` to all others. The bytes that the root must send."""
         comm = self.group(ranks)
         at = list(ranks).index(root)
-        self.finish(comm.Ibcast([y, y.nbytes, self._mpi.BYTE], root=at), what)
+        self.finish(comm.Ibcast([y, y.nbytes, self.mpi.BYTE], root=at), what)
         return int(y.nbytes) * (len(ranks) - 1) if comm.rank == at else 0
 
 

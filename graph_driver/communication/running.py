@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polyc.graph_driver.communication import shared_memory
 from polyc.graph_driver.communication.operators import box_of, counts_of
 from polyc.graph_driver.communication.ranks import Box, Pending, RankError, World, world
 
@@ -67,6 +68,9 @@ def _all_reduce(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.nda
     group, flat, out = attrs["ranks"], x.reshape(-1), y.reshape(-1)
     parts: list[Box] = [[p] for p in pieces(flat.size, len(group))]
     me = list(group).index(ranks.rank)
+    if common := ranks.shared(group, x.nbytes, what):
+        combine = _COMBINE[attrs.get("reduce") or "sum"]
+        return shared_memory.all_reduce(common[1], common[0], combine, flat, out, [p[0] for p in parts], what)
     own = ranks.scratch(
         "own", (parts[me][0][1] - parts[me][0][0],), x.dtype
     )  # MPI takes equal addresses for "in place"
@@ -110,10 +114,9 @@ def _along(shape: Sequence[int], axis: int, counts: Sequence[int]) -> list[Box]:
 
 def _all_gather(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.ndarray, what: str) -> int:
     counts = counts_of("AllGather", x.shape, attrs)
+    parts = _along(y.shape, attrs["axis"], counts)
     whole: Box = [(0, n) for n in x.shape]
-    return ranks.exchange(
-        attrs["ranks"], x, [whole] * len(counts), y, list(_along(y.shape, attrs["axis"], counts)), what
-    )
+    return ranks.exchange(attrs["ranks"], x, [whole] * len(counts), y, list(parts), what)
 
 
 def _reduce_scatter(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.ndarray, what: str) -> int:
@@ -132,6 +135,8 @@ def _all_to_all(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.nda
 def _broadcast(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.ndarray, what: str) -> int:
     if ranks.rank == attrs["root"]:
         np.copyto(y, x)
+    if common := ranks.shared(attrs["ranks"], y.nbytes, what):
+        return shared_memory.broadcast(common[1], common[0], y, list(attrs["ranks"]).index(attrs["root"]), what)
     return ranks.broadcast(attrs["ranks"], y, attrs["root"], what)
 
 

@@ -120,6 +120,64 @@ def message_gradients() -> None:
     say(found=found)
 
 
+def digest_of(values: list[np.ndarray]) -> str:
+    """The bits of arrays."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in values)).hexdigest()
+
+
+@case
+def large(repeats: str) -> None:
+    """AllReduce, AllGather and Broadcast of arrays of several sizes and types in turn: results, bytes sent, why there
+    was no shared memory, and the quickest of some times of the largest."""
+    from polyc.graph_driver.communication.running import run
+
+    ranks, results, errors, sent, seconds = world(), [], [], [], {}
+    group = list(range(ranks.size))
+    for turn, (rows, dtype) in enumerate([(7, "f"), (1000, "f"), (4099, "f"), (600, "e"), (4099, "f"), (800, "d")]):
+        random = np.random.default_rng(turn)  # the same on all ranks
+        xs = [random.standard_normal((rows, 65)).astype(dtype) for _ in group]
+        counts = [5 + r for r in group]
+        total, smallest = xs[0].astype("f" if dtype == "e" else dtype), np.minimum.reduce(xs)
+        for x in xs[1:]:
+            total = total + x
+        root = turn % ranks.size
+        pieces = [x[:, :n] for x, n in zip(xs, counts)]
+        own = {"ranks": group, "rank": ranks.rank}
+        for kind, attrs, x, wanted in (
+            ("AllReduce", {"reduce": "sum"}, xs[ranks.rank], total.astype(dtype)),
+            ("AllReduce", {"reduce": "min"}, xs[ranks.rank], smallest),
+            ("AllGather", {"axis": 1, "counts": counts}, pieces[ranks.rank], np.concatenate(pieces, 1)),
+            ("Broadcast", {"root": root}, xs[ranks.rank], xs[root]),
+        ):
+            y, before = np.empty_like(wanted), ranks.sent
+            run(kind, f"{kind} {turn}", own | attrs, [x], [y])
+            errors += [f"{kind} {turn}"] if not np.array_equal(y, wanted) else []
+            results.append(y)
+            sent.append(ranks.sent - before)
+    x = np.ones((1 << 20,), "f")
+    y = np.empty_like(x)
+    for kind, attrs in (("AllReduce", {"reduce": "sum"}), ("Broadcast", {"root": 0})):
+        times = []
+        for _ in range(int(repeats)):
+            begin = time.perf_counter()
+            run(kind, "large", {"ranks": group, **attrs}, [x], [y])
+            times.append(time.perf_counter() - begin)
+        seconds[kind] = min(times, default=0.0)
+    say(errors=errors, sent=sent, digest=digest_of(results), notes=ranks.notes, seconds=seconds)
+
+
+@case
+def large_killed() -> None:
+    """A rank dies between two large sums."""
+    from polyc.graph_driver.communication.running import run
+
+    x = np.ones(1 << 16, "f")
+    for k in range(1000):
+        if k == 20 and world().rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        run("AllReduce", "large", {"ranks": list(range(world().size)), "reduce": "sum"}, [x], [np.empty_like(x)])
+
+
 NETWORKS = {"classifier": network, "shared": shared, "convolutions": convolutions}
 
 
