@@ -8,7 +8,7 @@ element after it. A store whose element changes in inner loops is combined lane 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import between, difference, linear, nonnegative, variables
@@ -29,15 +29,17 @@ from polyc.emit.loop_ir.loops import (
     walk,
 )
 from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.mathlib import BASIC
 from polyc.emit.passes.vector_expr import Lanes, negated
 from polyc.poly.dtypes import DType, bool_, i64
-from polyc.poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, loads, rewrite
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
 from polyc.poly.reduction import identity
 
 PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised
 INTERLEAVED = 4  # accumulators that hide the latency of a dependent vector operation
+MOST_ACCUMULATORS = 8  # of a loop that does more than to add up: half of the registers of a core with few
 
 
 @dataclass
@@ -154,9 +156,30 @@ class Accumulators:
         return self.found.get((s.array, s.index, s.reduction)) if s.reduction is not None else None
 
     def interleave(self) -> int:
-        """Independent copies of the chunk: several when the loop only accumulates."""
-        only = all(isinstance(s, Block | If) or (isinstance(s, Store) and self.of(s)) for s in walk(self.loop.body))
-        return INTERLEAVED if self.found and only and len(self.found) <= 2 else 1
+        """Independent copies of the chunk: as many as hide the latency of an update behind what else a chunk takes."""
+        parts = [*walk(self.loop.body)]
+        if not self.found or not all(isinstance(s, Block | If | Store) for s in parts):
+            return 1
+        stores = [s for s in parts if isinstance(s, Store)]
+        if all(self.of(s) for s in stores):
+            return INTERLEAVED if len(self.found) <= 2 else 1
+        copies = 1
+        while copies * self._cycles(stores) < INTERLEAVED and not any(s.rare for s in stores):
+            copies *= 2
+        return min(copies, 1 << (MOST_ACCUMULATORS // len(self.found)).bit_length() >> 1 or 1)
+
+    def _cycles(self, stores: Sequence[Store]) -> float:
+        """About how many cycles a chunk keeps a core busy, which loads two, stores one, computes three at once."""
+        moving = {e for s in stores for e in walk_expr(s.value) if not self._invariant(e)}
+        if any(isinstance(e, Call) and e.fn not in BASIC for e in moving):
+            return float(INTERLEAVED)
+        read = sum(isinstance(e, Load) and (e.array, e.index) not in self._elements for e in moving)
+        done = sum(isinstance(e, Binary | Call | Unary | Select) for e in moving)
+        return max(1.0, read / 2, done / 3, sum(self.of(s) is None for s in stores))
+
+    @property
+    def _elements(self) -> set[tuple[str, tuple[Expr, ...]]]:
+        return {(a.array, a.index) for a in self.found.values()}
 
     def around(self, body: Stmt, runs: Expr | None) -> Stmt:
         """Initialise before `body`, combine after it, allocate around.

@@ -83,7 +83,7 @@ def _opening(scop: Scop, s: Statement) -> _Opening | None:
     """Where the first values can stand: as deep as one iteration of the loops has all that touches an element; None
     where loops for them would still be needed inside a single nest, which is better left as it is."""
     touching = [a for a in accesses(scop) if a.array == s.array and a.stmt != s.name]
-    if not touching or any(not a.must and a.write for a in touching):
+    if not touching:
         return None
     loops = {a.stmt: loops_around(scop.tree, a.stmt) for a in touching}
     shared = _common([[m.name for m in found] for found in loops.values()])

@@ -51,9 +51,15 @@ class Carried:
 def all_pairs(scop: Scop) -> list[Pair]:
     """All conflicts of a Scop."""
     found, known = conflicts(scop), forms(scop)
-    plain = [Pair(a, b, m, False, found.equated[a, b], known) for (a, b), m in found.ordered.items()]
     # (Lanes add up the updates of one statement.)
-    return plain + [Pair(a, b, m, a == b, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
+    relaxed = [Pair(a, b, m, a == b, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
+    return ordered_pairs(scop) + relaxed
+
+
+def ordered_pairs(scop: Scop) -> list[Pair]:
+    """The conflicts whose order counts: all but those between updates of one reduction, also by several statements."""
+    found, known = conflicts(scop), forms(scop)
+    return [Pair(a, b, m, False, found.equated[a, b], known) for (a, b), m in found.ordered.items()]
 
 
 def same_time(member: Member, source: str, sink: str) -> isl.Map:

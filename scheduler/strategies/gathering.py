@@ -23,7 +23,7 @@ from polyc.poly.words import first_line
 from polyc.scheduler.cost.gather_forms import CLEARLY, cycles
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own, rows_together
-from polyc.scheduler.questions.coincidence import all_pairs, analyse
+from polyc.scheduler.questions.coincidence import all_pairs, analyse, ordered_pairs
 from polyc.scheduler.recognition.contraction import recognise
 from polyc.scheduler.strategies.planner import Planner, as_one
 from polyc.scheduler.transformations import gathering
@@ -48,8 +48,8 @@ def _forwards(plan: Planner) -> None:
     members = [m for m in loops_below(plan.tree) if all(_falls(pa) for pa in m.schedule.values())]
     if not members:
         return
-    carried = plan.carried()
-    free = [m.name for m in members if carried[m.name].vector]
+    carried = analyse(plan.tree, ordered_pairs(plan.scop))
+    free = [m.name for m in members if carried[m.name].parallel]
     if free:
         steps = [("reverse", {"loop": name}) for name in free]
         plan.attempt(f"loops {', '.join(free)}", f"forwards: {', '.join(free)}", as_one(steps))

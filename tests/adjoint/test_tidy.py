@@ -9,17 +9,20 @@ import pytest
 from gradient_check import in_order
 from sweeps import random_case
 
-from polyc import dims, empty, exp, f64, grid, op, zeros
+from polyc import dims, empty, exp, f64, grid, i64, op, zeros
 from polyc.emit.targets import get
 from polyc.poly.adjoint.joint import adjoint
+from polyc.poly.adjoint.openings import is_fill
 from polyc.poly.expr import Load
 from polyc.poly.quota import quota
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.text import print_expr
+from polyc.poly.tree import loops_around
 from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.strategies.planner import first_loops
 
 N = dims("N")
+RNG = np.random.default_rng(7)
 
 
 @op
@@ -196,3 +199,46 @@ def test_flow_that_takes_isl_too_long_leaves_the_program() -> None:
     _, scop, _, _ = random_case(121)
     with quota(20_000_000):
         assert adjoint(scop).scop.statements
+
+
+@op
+def two_rows(X: f64[N + 1], Y: f64[N]) -> f64[N]:
+    Z = empty(N, f64)
+    for i in range(N):
+        Z[i] = Y[i] * X[i] + exp(X[i + 1])
+    return Z
+
+
+@op
+def taken(X: f64[N, 9], at: i64[N, 3]) -> f64[N, 3]:
+    V, Z = empty((N, 9), f64), empty((N, 3), f64)
+    for i in range(N):
+        for j in range(9):
+            V[i, j] = exp(X[i, j])
+        for j in range(3):
+            Z[i, j] = V[i, at[i, j]]
+    return Z
+
+
+def test_updates_by_several_statements_keep_no_loop_backwards() -> None:
+    """Sums have no order, whichever statements add to them; the loop runs forwards as the others."""
+    scop = two_rows.grad().scop()
+    made = automatic(scop, get("cpu"))
+    assert "forwards: i_b" in " ".join(made.notes)
+    x, y, d = RNG.standard_normal(8), *RNG.standard_normal((2, 7))
+    want = np.append(y * d, 0.0)
+    want[1:] += np.exp(x[1:]) * d
+    np.testing.assert_allclose(two_rows.grad("X").compile()(x, y, d), want)
+
+
+def test_zeros_stand_in_the_loop_whose_elements_data_decide() -> None:
+    """What an iteration updates at computed places of its own row begins there."""
+    scop = taken.grad().scop()
+    (zero,) = (s for s in scop.statements.values() if s.array == "adj_V" and is_fill(s))
+    assert loops_around(scop.tree, zero.name)[0].name == "i_b"
+    x, at, d = RNG.standard_normal((5, 9)), RNG.integers(0, 9, (5, 3)), RNG.standard_normal((5, 3))
+    want = np.zeros((5, 9))
+    for i, j in np.ndindex(5, 3):
+        want[i, at[i, j]] += d[i, j] * np.exp(x[i, at[i, j]])
+    for run in (taken.grad(), taken.grad().compile()):
+        np.testing.assert_allclose(run(x, at, d), want)

@@ -11,7 +11,7 @@ from scops import TARGET
 
 from polyc import dims, empty, f32, f64, i32, i64, inout, max, op
 from polyc.emit.interpreter import interp
-from polyc.emit.loop_ir.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
+from polyc.emit.loop_ir.loops import Alloc, For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
 from polyc.emit.lowering.lower import lower
 from polyc.emit.passes import vectorise
@@ -360,8 +360,23 @@ def total(X: f64[N]) -> f64[()]:
 def test_a_sum_uses_several_accumulators(n: int) -> None:
     fn = agree(total, {"i": "vector"}, RNG.standard_normal(n), exact=False)
     assert sum(isinstance(e, HReduce) for e in expressions(fn)) == 1
-    from polyc.emit.loop_ir.loops import Alloc
+    assert sum(isinstance(s, Alloc) for s in walk(fn.body)) == 4
 
+
+@op
+def scaled_total(a: f64, X: f64[N], Y: inout(f64[N])) -> f64[()]:
+    s = empty((), f64)
+    s[()] = 0.0
+    for i in range(N):
+        Y[i] = a * X[i]
+        s[()] += a * X[i]
+    return s
+
+
+@pytest.mark.parametrize("n", [1, 4, 16, 23, 64])
+def test_a_sum_beside_other_stores_uses_several_accumulators(n: int) -> None:
+    """An addition has to wait for the one before: chunks of a loop that does little else add to an element each."""
+    fn = agree(scaled_total, {"i": "vector"}, 0.5, RNG.standard_normal(n), np.zeros(n), exact=False)
     assert sum(isinstance(s, Alloc) for s in walk(fn.body)) == 4
 
 
