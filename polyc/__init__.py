@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.python_graphs.trace import Traced, trace
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
+    from polyc.graph_driver.stablehlo.front import JaxFunction, from_jax, from_stablehlo, read_stablehlo
     from polyc.graph_driver.training.optimisers import SGD, Adam, AdamW, LossScaling
     from polyc.graph_driver.training.trainer import Training, training
     from polyc.poly.adjoint.errors import NotDifferentiable
@@ -124,6 +125,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.python_graphs.trace": "Traced trace",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
+    "polyc.graph_driver.stablehlo.front": "JaxFunction from_jax from_stablehlo read_stablehlo",
     "polyc.poly.adjoint.errors": "NotDifferentiable",
     "polyc.graph_driver.training.optimisers": "SGD Adam AdamW LossScaling",
     "polyc.graph_driver.training.trainer": "Training training",
@@ -151,6 +153,7 @@ __all__ = [
     "GraphBuilder",
     "IllegalSchedule",
     "InferenceSession",
+    "JaxFunction",
     "LazyArray",
     "LossScaling",
     "Model",
@@ -197,6 +200,8 @@ __all__ = [
     "f64",
     "floor",
     "fma",
+    "from_jax",
+    "from_stablehlo",
     "full",
     "grad",
     "grid",
@@ -220,6 +225,7 @@ __all__ = [
     "parallelise",
     "pow",
     "programs",
+    "read_stablehlo",
     "register_external",
     "round",
     "rsqrt",
