@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.farm.batch import batch
     from polyc.graph_driver.graph.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
+    from polyc.graph_driver.incremental.program import Incremental, incremental
     from polyc.graph_driver.parallel.network import Network
     from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
     from polyc.graph_driver.python_graphs.builder import GraphBuilder
@@ -114,6 +115,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
     "polyc.graph_driver.communication.ranks": "RankError",
+    "polyc.graph_driver.incremental.program": "Incremental incremental",
     "polyc.graph_driver.parallel.network": "Network",
     "polyc.graph_driver.parallel.parallelise": "Parallel parallelise",
     "polyc.graph_driver.graph.external": "register_external unregister_external",
@@ -152,6 +154,7 @@ __all__ = [
     "DynamicBatch",
     "GraphBuilder",
     "IllegalSchedule",
+    "Incremental",
     "InferenceSession",
     "JaxFunction",
     "LazyArray",
@@ -209,6 +212,7 @@ __all__ = [
     "i32",
     "i64",
     "i8",
+    "incremental",
     "inout",
     "isinf",
     "isnan",

@@ -28,7 +28,7 @@ ROOMS = {
         "parallel",  # to the programs of several ranks
         "python_graphs", "torch_bridge", "stablehlo",  # from Python's, PyTorch's and JAX's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "narrowing",  # done with models
-        "explaining", "slices", "html",
+        "explaining", "slices", "incremental", "html",
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),
 }  # fmt: skip

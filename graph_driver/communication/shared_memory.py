@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from polyc.graph_driver.communication.ranks import World
 
 LEAST = 1 << 12
 """Bytes from which on a message goes through shared memory. (Measured on 2 ranks up to 16 MiB: AllReduce is 1.1 to 2.5
@@ -23,10 +20,21 @@ times as quick, Broadcast alike below 64 KiB and up to 2.2 times as quick above;
 LINE = 4096  # bytes: slots begin at pages
 
 
+class Waiting(Protocol):
+    """What is needed of the ranks (`ranks.World`)."""
+
+    @property
+    def mpi(self) -> Any:
+        """The module `mpi4py.MPI`."""
+
+    def finish(self, request: Any, what: str) -> None:
+        """Wait for a message that was begun; a rank that is gone is an error."""
+
+
 class SharedMemory:
     """The slots of a group of ranks. `reason`: why there is none ("": there is)."""
 
-    def __init__(self, world: World, ranks: Sequence[int], comm: Any) -> None:
+    def __init__(self, world: Waiting, ranks: Sequence[int], comm: Any) -> None:
         self.world, self.comm, self.ranks = world, comm, tuple(ranks)
         self.reason = self._refused()
         self._window: Any = None

@@ -18,12 +18,12 @@ def reshaped(source: tuple[str, Shape], sink: tuple[str, Shape]) -> isl.Map:
     (a, before), (b, after) = source, sink
     xs, ys = [f"x{d}" for d in range(len(before))], [f"y{d}" for d in range(len(after))]
     parts = [f"0 <= {v} < {n}" for v, n in (*zip(xs, before), *zip(ys, after))]
-    for first, second in _runs(before, after):
+    for first, second in shared_runs(before, after):
         parts.append(f"{_position(xs, before, first)} = {_position(ys, after, second)}")
     return isl.Map(f"{{ {a}[{', '.join(xs)}] -> {b}[{', '.join(ys)}] : {' and '.join(parts) or '1 = 1'} }}")
 
 
-def _runs(before: Shape, after: Shape) -> Iterator[tuple[range, range]]:
+def shared_runs(before: Shape, after: Shape) -> Iterator[tuple[range, range]]:
     """The shortest runs of dimensions, one after the other, that hold as many elements in both shapes."""
     i = j = 0
     while i < len(before) or j < len(after):

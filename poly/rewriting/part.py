@@ -239,6 +239,7 @@ def _moved(s: Statement, by: Sequence[int], begins: Mapping[str, Sequence[int]])
     domain = _named(_named(s.domain, s).preimage_multi_aff(to_old).coalesce(), s)
     values: dict[str, Expr] = {i: Binary("+", Var(i), const_int(n), i64) for i, n in zip(s.iters, by) if n}
     space = set_space(s.name, s.iters, ())
+    everywhere = isl.Set.universe(domain.get_space())
 
     def placed(e: Expr) -> Expr:
         return values.get(e.name, e) if isinstance(e, Var) else e
@@ -247,7 +248,9 @@ def _moved(s: Statement, by: Sequence[int], begins: Mapping[str, Sequence[int]])
         """One whose iterators are counted from `by` already, from the begin of its dimension on."""
         whole = Binary("-", e, const_int(begin), i64) if begin else e
         try:
-            return function_expr(to_pw_aff(whole, space), s.iters, domain)
+            value = to_pw_aff(whole, space)
+            # A loop that runs once stays a loop's name: schedules are chosen by what subscripts move with.
+            return function_expr(value, s.iters, everywhere if _is_plain(value) else domain)
         except NotAffine:
             return whole
 
@@ -267,6 +270,12 @@ def _moved(s: Statement, by: Sequence[int], begins: Mapping[str, Sequence[int]])
         s, domain=domain, index=target.index, value=both(s.value),
         predicate=None if s.predicate is None else both(s.predicate),
     )  # fmt: skip
+
+
+def _is_plain(value: isl.PwAff) -> bool:
+    """Whether it is one sum of iterators everywhere, without divisions."""
+    pieces = value.get_pieces()
+    return len(pieces) == 1 and pieces[0][1].dim(isl.dim_type.div) == 0
 
 
 def _tree(node: Node, domains: Mapping[str, isl.Set], to_old: Mapping[str, isl.MultiAff]) -> Node:

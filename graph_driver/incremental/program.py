@@ -1,0 +1,282 @@
+"""`polyc.incremental`: a model that keeps all that it computed, and computes again only what a change reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyc.graph_driver.backends.registry import platform_of
+from polyc.graph_driver.compiling.from_source import import_with
+from polyc.graph_driver.compiling.stages import optimise
+from polyc.graph_driver.fusion.groups import form_groups, translate
+from polyc.graph_driver.fusion.ordering import in_best_order
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.incremental.kernels import Parts
+from polyc.graph_driver.incremental.regions import Region, hull, size, slices, together, under
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.fixed_order import in_fixed_order
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.slices.elements import elements_of, name_of
+from polyc.poly.collection import seldom_collected
+from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.records import dataclass
+
+if TYPE_CHECKING:
+    import onnx
+
+    from polyc.emit.kernel import Kernel
+    from polyc.graph_driver.fusion.joined import Group
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an update did: `instances` of statements ran, of `of` in the whole model, in `kernels` kernels.
+
+    `regions`: of each tensor that was computed again the box of its elements."""
+
+    instances: int
+    of: int
+    kernels: int
+    regions: Mapping[str, Region]
+
+    @property
+    def share(self) -> float:
+        """The share of the model's instances that ran."""
+        return self.instances / self.of if self.of else 0.0
+
+
+class Incremental:
+    """A model with its state: the values of all tensors between its kernels.
+
+    `outputs` has the results for the inputs as they are now. They are read-only views of the state, which the next
+    update changes. One thread at a time.
+    """
+
+    def __init__(self, graph: Graph, parts: Sequence[Parts]) -> None:
+        self.graph, self.parts = graph, parts
+        self._views = [n for n in graph.nodes if is_view(n)]
+        self._state: dict[str, np.ndarray] = {}
+        self._total = sum(p.instances for p in parts)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Compute everything, from these arrays (which are copied). The outputs by name.
+
+        Raises:
+            ArgumentError: an input is missing, or its dtype or shape does not fit.
+        """
+        given = {n: self._checked(n, inputs[n], self.graph.tensors[n].shape or ()) for n in self._inputs(inputs)}
+        self._state = {n: t.const for n, t in self.graph.tensors.items() if t.const is not None}
+        self._state |= {n: np.array(x, order="C") for n, x in given.items()}
+        self._show()
+        for p in self.parts:
+            self._run(p, None)
+        return self.outputs
+
+    @property
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results for the inputs as they are now, by name. Raises `ArgumentError`: there was no `run`."""
+        if not self._state:
+            raise ArgumentError("run the model once before its state is asked for")
+        found = {n: self._state[n].view() for n in self.graph.outputs}
+        for x in found.values():
+            x.flags.writeable = False
+        return found
+
+    def update(self, changes: Mapping[str, Any]) -> Change:
+        """Put new elements into inputs, and compute again exactly what depends on them.
+
+        Args:
+            changes: arrays by `NAME[SUBSCRIPTS]` (NumPy's numbers and slices, `x[0, :, 32:64, 32:64]`), each of the
+                shape that the subscripts select or one that broadcasts to it; by `NAME` a whole array, of which the
+                elements that differ from those before count.
+
+        Raises:
+            ArgumentError: there was no `run`, there is no such input or element, or an array does not fit.
+        """
+        if not self._state:
+            raise ArgumentError("run the model once before it is updated")
+        changed: dict[str, Region] = {}
+        for text, value in changes.items():
+            name, region = self._put(text, value)
+            if region is not None:
+                changed[name] = together(changed.get(name), region)
+        made: dict[str, Region] = {}
+        instances = kernels = 0
+        self._through_views(changed)
+        for p in self.parts:
+            ran = self._run(p, changed)
+            if ran is None:
+                continue
+            instances, kernels = instances + ran[0], kernels + 1
+            made |= ran[1]
+            for name, region in ran[1].items():
+                changed[name] = region
+            self._through_views(changed)
+        return Change(instances, self._total, kernels, made)
+
+    # ---- inputs ----
+
+    def _inputs(self, given: Mapping[str, Any]) -> Iterator[str]:
+        for name in given:
+            if name not in self.graph.inputs:
+                raise ArgumentError(f"the model has no input '{name}' (inputs: {', '.join(self.graph.inputs)})")
+        for name in self.graph.inputs:
+            if name not in given:
+                raise ArgumentError(f"input '{name}' is missing")
+            yield name
+
+    def _checked(self, name: str, value: Any, shape: Sequence[int]) -> np.ndarray:
+        dtype = self.graph.tensors[name].dtype
+        found = np.asarray(value)
+        if dtype is None or found.dtype != dtype.np:
+            raise ArgumentError(f"input '{name}' is {dtype}, not {found.dtype}")
+        if found.shape != tuple(shape):
+            raise ArgumentError(f"input '{name}' has shape {list(shape)}, not {list(found.shape)}")
+        return found
+
+    def _put(self, text: str, value: Any) -> tuple[str, Region | None]:
+        """New elements of an input; their box, None where nothing is new."""
+        name = text.strip() if text.strip() in self.graph.inputs else name_of(text)
+        if name not in self.graph.inputs:
+            raise ArgumentError(f"the model has no input '{name}' (inputs: {', '.join(self.graph.inputs)})")
+        target = self._state[name]
+        if text.strip() == name:
+            new = self._checked(name, value, target.shape)
+            region = _box_of(_differs(target, new))
+            if region is not None:
+                target[slices(region)] = new[slices(region)]
+            return name, region
+        chosen = elements_of(text, name, target.shape)
+        inside = text[text.index("[") + 1 : text.rindex("]")]
+        where = tuple(_subscript(s) for s in inside.split(",")) if inside.strip() else ()
+        part = target[where]
+        new = np.asarray(value)
+        if new.dtype != target.dtype:
+            raise ArgumentError(f"input '{name}' is {self.graph.tensors[name].dtype}, not {new.dtype}")
+        try:
+            target[where] = np.broadcast_to(new, part.shape)
+        except ValueError:
+            raise ArgumentError(f"'{text}' selects {list(part.shape)}, not {list(new.shape)}") from None
+        return name, hull(chosen)
+
+    # ---- kernels ----
+
+    def _run(self, parts: Parts, changed: Mapping[str, Region] | None) -> tuple[int, dict[str, Region]] | None:
+        """Run a kernel (`changed` is None), or the part of it that these regions reach: instances, regions made."""
+        group, scop = parts.group, parts.scop
+        if changed is None:
+            piece = parts.everything()
+        else:
+            reached: dict[str, Region] = {}
+            for array, tensor in zip(scop.args, group.inputs, strict=True):
+                if tensor in changed:
+                    region = under(changed[tensor], self.graph.tensors[tensor].shape or (), parts.shapes[array])
+                    reached[array] = together(reached.get(array), region)
+            found = parts.after(reached) if reached else None
+            if found is None:
+                return None
+            piece = found
+        operands = []
+        for array, tensor, region in zip(scop.args, group.inputs, piece.reads, strict=True):
+            held = self._state[tensor].reshape(parts.shapes[array])
+            operands.append(np.ascontiguousarray(held[slices(region)]))
+        results = piece.kernel(*operands)
+        made = {}
+        for array, tensor, region, result in zip(
+            scop.results, group.outputs, piece.makes, results if isinstance(results, tuple) else (results,), strict=True
+        ):
+            shape = self.graph.tensors[tensor].shape or ()
+            if changed is None:
+                self._state[tensor] = np.asarray(result).reshape(shape)
+            elif size(region):
+                self._state[tensor].reshape(parts.shapes[array])[slices(region)] = result
+                made[tensor] = under(region, parts.shapes[array], shape)
+        if changed is None:
+            self._show()
+        return piece.instances, made
+
+    def _show(self) -> None:
+        """Views of what there is by now."""
+        for v in self._views:
+            if v.inputs[0] in self._state:
+                self._state[v.outputs[0]] = self._state[v.inputs[0]].reshape(self.graph.tensors[v.outputs[0]].shape)
+
+    def _through_views(self, changed: dict[str, Region]) -> None:
+        for v in self._views:
+            source, sink = v.inputs[0], v.outputs[0]
+            if source in changed:
+                shape = self.graph.tensors[sink].shape or ()
+                changed[sink] = under(changed[source], self.graph.tensors[source].shape or (), shape)
+
+
+def incremental(source: str | Path | onnx.ModelProto | bytes, **options: Any) -> Incremental:
+    """A model whose inputs change in places: `run` it once, then `update` it.
+
+    Every kernel is made in the fixed order of `compile_model(..., reproducible=True)`, and so are its parts: the bits
+    are those of a whole run. Regions are boxes; where data decide what is read, all that may depend on a change is
+    computed again.
+
+    Args:
+        source: as `compile_model`'s.
+        options: as `compile_model`'s: `target` (a CPU), `threads`, `dims`, `shapes`, `fuse`, `bind`, `passes`,
+            `disable`.
+
+    Raises:
+        ArgumentError: there is no such option.
+        ModelError: the file is broken, sizes are missing, or a node has no loops (it is named).
+        BuildError: code generation failed.
+    """
+    for name in options:
+        if name not in ("target", "threads", "dims", "shapes", "fuse", "bind", "passes", "disable"):
+            raise ArgumentError(f"incremental has no option '{name}'")
+    asked = CompileOptions(**options)
+    asked = replace(asked, symbolic=False, reproducible=True, layouts="as_given", disable=(*asked.disable, "parts"))
+    platform = platform_of(asked.target, asked.threads)
+    with seldom_collected():
+        graph = import_with(source, platform, asked)
+        optimise(graph, platform, asked)
+        pieces = translate(graph, in_fixed_order(lookup))
+        found = form_groups(graph, pieces, asked.fuse, platform.backend.fusing(platform.machine))
+        groups = in_best_order(graph, found)
+    for g in groups:
+        _refuse(g)
+    code: dict[str, Kernel] = {}
+    return Incremental(graph, [Parts(g, platform, code) for g in groups])
+
+
+def _refuse(group: Group) -> None:
+    if group.scop is None:
+        raise ModelError(f"{group.label} '{group.nodes[0].name}' has no loops, so no parts: {group.reason}")
+    for a in group.scop.arrays.values():
+        if a.kind == "inout":
+            raise ModelError(f"{group.label} '{group.nodes[0].name}' updates {a.name} in place")
+
+
+def _subscript(text: str) -> int | slice:
+    pieces = [int(p) if p.strip() else None for p in text.split(":")]
+    return int(text) if len(pieces) == 1 else slice(*pieces)
+
+
+def _differs(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Where the bits differ (NaNs are equal to themselves, zeros of both signs are not)."""
+    if old.dtype.kind not in "fcV":
+        return np.asarray(old != new)
+    width = np.dtype(f"u{old.dtype.itemsize}") if old.dtype.itemsize <= 8 else np.dtype("u8")
+    a, b = (np.ascontiguousarray(x).view(width) for x in (old, new))
+    return np.asarray(a != b)
+
+
+def _box_of(other: np.ndarray) -> Region | None:
+    """The smallest box around the elements that are true."""
+    if not other.any():
+        return None
+    ends = []
+    for d in range(other.ndim):
+        at = np.flatnonzero(other.any(axis=tuple(k for k in range(other.ndim) if k != d)))
+        ends.append((int(at[0]), int(at[-1]) + 1))
+    return tuple(ends)
