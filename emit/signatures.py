@@ -31,6 +31,8 @@ PUBLIC = ".pub"
 class Refused(BuildError):
     """Keys that cannot be used: nothing is trusted then."""
 
+    code = "P312"
+
 
 @dataclass(frozen=True)
 class Keys:

@@ -20,6 +20,8 @@ class DslError(PolycError, SyntaxError):
     and `traceback` point at the place too; the hint is a note (`add_note`), which they show.
     """
 
+    code = "P101"
+
     def __init__(self, reason: str, span: Span | None = None, hint: str = "") -> None:
         if span is None:
             super().__init__(reason)

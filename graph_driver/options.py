@@ -49,6 +49,8 @@ def one_precision(precision: str | None, dtype: str | None) -> str | None:
 class NeedsNumbers(OptionError):
     """An option that would have no effect for symbolic sizes."""
 
+    code = "P004"
+
 
 @dataclass(frozen=True)
 class CompileOptions:

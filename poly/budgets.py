@@ -46,9 +46,13 @@ TIME_LIMIT = 600.0
 class OverBudget(BuildError):
     """A stage needed more operations than it may use; the text says which stage, how many, and what to do."""
 
+    code = "P302"
+
 
 class TimeOver(BuildError):
     """Compiling one thing took longer than it may; the text says where it was, and what to do."""
+
+    code = "P303"
 
 
 def scaled(operations: int) -> int:

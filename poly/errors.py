@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from polyc.poly.forms.conditions import Condition
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 class PolycError(Exception):
-    """Root of all polyc errors: says what is wrong, where, and what to do."""
+    """Root of all polyc errors: says what is wrong, where, and what to do.
+
+    `code`: that of the kind of error; `polyc explain-error CODE` says more about it (docs/errors.md).
+    """
+
+    code: ClassVar[str] = "P001"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes, whatever their constructors take; what does not (isl's objects) stays."""
@@ -42,11 +47,15 @@ class ScopError(PolycError):
 
     `about`: the array or statement that breaks it, "(schedule)" for the tree, "" where it is none of these."""
 
+    code = "P203"
+
     about: str = ""
 
 
 class ScheduleError(PolycError):
     """A transformation that makes no structural sense (no such loop, loops not nested)."""
+
+    code = "P201"
 
 
 class Remedy(Protocol):
@@ -65,6 +74,8 @@ class IllegalSchedule(ScheduleError):
     people. `witness`: a counterexample, whose `script()` runs. `legal_if`: the exact sizes at
     which the step would be legal. `repair`: the smallest steps that make it legal.
     """
+
+    code = "P202"
 
     def __init__(
         self, message: str, violation: Violation | None = None,
@@ -122,6 +133,8 @@ class IllegalSchedule(ScheduleError):
 class ArgumentError(PolycError):
     """Arguments of a kernel or model call do not fit (count, name, shape, dtype, size)."""
 
+    code = "P002"
+
 
 class BoundsError(PolycError, IndexError):
     """An access that was executed lies outside its array.
@@ -129,6 +142,8 @@ class BoundsError(PolycError, IndexError):
     `operator`, the source `line` (None if unknown), `array`, `axis` (from 0), `index` (negative ones are outside, too)
     and the `size` of the array along the axis.
     """
+
+    code = "P005"
 
     def __init__(
         self, operator: str, line: int | None, array: str, axis: int, index: int, size: int, place: str = ""
@@ -148,10 +163,16 @@ class BoundsError(PolycError, IndexError):
 class OptionError(ArgumentError):
     """An option that would have no effect with the others (on the command line: wrong usage)."""
 
+    code = "P003"
+
 
 class BuildError(PolycError):
     """Code generation, compilation or loading failed (missing compiler, full disk, bad object)."""
 
+    code = "P301"
+
 
 class ModelError(PolycError):
     """A model file cannot be read or compiled."""
+
+    code = "P401"

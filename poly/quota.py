@@ -14,6 +14,8 @@ class QuotaExceeded(PolycError):
     """isl used up its operations; callers record it and fall back. `spent`: it really did; otherwise a call of
     isl failed for a reason of its own."""
 
+    code = "P006"
+
     spent = True
 
 

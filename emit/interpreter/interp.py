@@ -50,6 +50,8 @@ GARBAGE = 0x5A5A5A5A5A5A5A5A
 class OutOfBounds(BuildError):
     """An access outside its buffer: a wrong schedule, pass or Scop."""
 
+    code = "P307"
+
 
 def run(
     fn: Function,

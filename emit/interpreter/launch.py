@@ -27,9 +27,13 @@ Steps = Callable[[Env], Iterator[int]]
 class DivergentBarrier(BuildError):
     """Some threads of a block wait at a barrier that others do not come to."""
 
+    code = "P308"
+
 
 class DataRace(BuildError):
     """Two threads touch one element, one of them writes, and nothing orders them."""
+
+    code = "P309"
 
 
 class Compiler(Protocol):

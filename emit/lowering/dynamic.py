@@ -36,6 +36,8 @@ Entry = Callable[[Store, str, Mapping[str, Expr]], Stmt | None]
 class UnknownEnd(BuildError):
     """The end of a data-dependent loop cannot be computed where the loop begins."""
 
+    code = "P305"
+
 
 def real_bounds(fn: Function, scop: Scop, tree: Node, entry: Entry | None = None) -> Function:
     """Replace the static bounds of data-dependent loops and guard what they do not cover.

@@ -44,6 +44,8 @@ AST_QUOTA = 4_000_000  # isl operations before loops are no longer cut into piec
 class NoLoops(BuildError):
     """isl failed, for no reason of ours, to generate an AST."""
 
+    code = "P304"
+
 
 def lower(
     scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True, checks: bool = False,

@@ -23,6 +23,8 @@ from polyc.poly.scop import Scop
 class WrongLoops(BuildError):
     """The loops are not the Scop; `rule` is the part of the proof that failed."""
 
+    code = "P306"
+
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
         self.rule = rule

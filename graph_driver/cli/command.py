@@ -134,6 +134,8 @@ def _bench_command(commands: Any) -> None:
     _dask(bench, "time the models on the workers of a Dask cluster, each alone on its cores")
     _compiling(bench, json=False)
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    codes = commands.add_parser("explain-error", help="what the code of an error means, and what to do")
+    codes.add_argument("code", nargs="?", metavar="CODE", help="P401, or the error's name; without it all are listed")
 
 
 def _inspect_command(commands: Any) -> None:
@@ -348,11 +350,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (UsageError, OptionError) as error:
-        return _fail(_one_line(str(error)), 2)
+        return _fail(_one_line(str(error)), 2, error.code)
     except (ModelError, ArgumentError, BuildError, ScheduleError) as error:
-        return _fail(_one_line(str(error)), 1)
+        return _fail(_one_line(str(error)), 1, error.code)
     except PolycError as error:  # of an operator's source: the line and where in it
-        return _fail("\n".join(map(_one_line, str(error).split("\n"))), 1)
+        return _fail("\n".join(map(_one_line, str(error).split("\n"))), 1, error.code)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -389,8 +391,10 @@ def _warnings_in_one_line() -> Iterator[None]:
         yield
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, kind: str = "") -> int:
     print(f"polyc: {message}", file=sys.stderr)
+    if kind and sys.stderr.isatty():
+        print(f"[{kind}: polyc explain-error {kind} says more]", file=sys.stderr)
     return code
 
 
@@ -430,6 +434,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli import explain as cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "explain-error":
+        from polyc.graph_driver.cli.explain_error import explain_error_command
+
+        return explain_error_command(arguments)
     if arguments.command == "why":
         from polyc.graph_driver.cli.why import why_command
 

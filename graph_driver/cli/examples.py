@@ -31,6 +31,9 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("polyc explain matmul.py:matmul --dim M=512 --dim N=512 --dim K=512", "why this schedule"),
         ("polyc explain model.onnx --verbose", "fusion, layouts, implementations, every kernel"),
     ),
+    "explain-error": (
+        ("polyc explain-error P202", "what it means that a schedule is illegal, and what to do"),
+    ),
     "why": (
         ("polyc why model.onnx --output 'y[0, 3]' --picture why.svg", "what an element depends on"),
         ("polyc why model.onnx --input 'x[0, 0, 5:9, 5:9]'", "what depends on a patch"),

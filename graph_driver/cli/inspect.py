@@ -45,6 +45,8 @@ def operator_stages() -> tuple[str, ...]:
 class UsageError(PolycError):
     """The command line asks for something that does not exist (exit code 2)."""
 
+    code = "P901"
+
 
 OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
     "bind": [], "exact": False, "reproducible": False, "passes": None, "disable": "", "select": "cost",

@@ -34,6 +34,8 @@ PAUSE = 100e-6
 class RankError(PolycError):
     """Ranks do not fit together, or one is gone."""
 
+    code = "P412"
+
 
 @dataclass(frozen=True)
 class Moment:

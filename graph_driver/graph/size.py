@@ -26,6 +26,8 @@ from polyc.poly.records import dataclass
 class SizeError(Unsupported):
     """A number is needed where the size is a formula."""
 
+    code = "P407"
+
 
 @dataclass(frozen=True)
 class Quotient:

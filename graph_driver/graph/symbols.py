@@ -42,6 +42,8 @@ class Guard:
 class GuardError(PolycError):
     """Something that must hold does not hold for the representative sizes; `wanted` is that, if others can keep it."""
 
+    code = "P409"
+
     def __init__(self, text: str, wanted: Guard | None = None) -> None:
         super().__init__(text)
         self.wanted = wanted

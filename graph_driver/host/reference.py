@@ -21,6 +21,8 @@ from polyc.poly.errors import ModelError
 class NoImplementation(ModelError):
     """A node that has no loops, and that onnx's reference does not know."""
 
+    code = "P404"
+
 
 class HostNode:
     """One node, ready to run. `inputs` are called by position, captured tensors by name."""

@@ -34,6 +34,8 @@ another are told apart, and multiples of 32, as the strides of networks want the
 class SizesMissing(ModelError):
     """Sizes must be numbers, and nothing says which."""
 
+    code = "P402"
+
 
 class Binder:
     """Collects bindings over all inputs; `notes` tells what was found of them.

@@ -25,6 +25,8 @@ from polyc.poly.errors import ModelError
 class NotSymbolic(ModelError):
     """A node that sizes cannot stay symbolic for; `wanted` is what other representative sizes would have to keep."""
 
+    code = "P403"
+
     def __init__(self, text: str, wanted: Guard | None) -> None:
         super().__init__(text)
         self.wanted = wanted

@@ -13,6 +13,8 @@ ALIGNMENT = 64
 class PlanError(PolycError):
     """A memory plan in which two live tensors overlap (found by `check_placement`)."""
 
+    code = "P413"
+
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:

@@ -163,6 +163,8 @@ def same_types(ctx: NodeContext) -> None:
 class Halves(Unsupported):
     """The builder takes f32 in the place of f16 and bf16: see `polyc.graph_driver.operators.halves`."""
 
+    code = "P415"
+
 
 def need_float(ctx: NodeContext) -> None:
     """Refuse other element types than floats in the first input; f16 and bf16 compute in f32."""

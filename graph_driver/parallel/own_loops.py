@@ -28,6 +28,8 @@ Boxes = tuple[tuple[str, tuple[Range, ...]], ...]
 class NotLocal(PolycError):
     """A part of the node is no node of this operator."""
 
+    code = "P411"
+
 
 def has_own_loops(node: Node) -> bool:
     """Whether a node brings its loops."""

@@ -20,6 +20,8 @@ NOTHING_AGAIN = "nothing is computed again: "
 class DoesNotFit(PolycError):
     """No order of the steps was found that needs no more than the limit."""
 
+    code = "P414"
+
 
 @dataclass(frozen=True)
 class Step:

@@ -104,6 +104,8 @@ def _at(part: Any, values: Mapping[str, int]) -> Any:
 class StrictError(ModelError):
     """An operator would run in eager mode, which the strict mode forbids."""
 
+    code = "P405"
+
 
 def convert(
     gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = None, strict: bool = False,

@@ -19,9 +19,13 @@ FEW = 8  # values of one size that are tried one by one when two pieces are comp
 class CountingError(PolycError):
     """A set that is infinite, or too hard to count within the quota."""
 
+    code = "P501"
+
 
 class InfiniteError(CountingError):
     """A set without end."""
+
+    code = "P502"
 
 
 @dataclass(frozen=True, eq=False)

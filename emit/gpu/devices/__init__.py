@@ -22,6 +22,8 @@ from polyc.poly.target import GpuTarget
 class DeviceError(BuildError):
     """There is no device, or its driver refused something."""
 
+    code = "P310"
+
 
 @dataclass(frozen=True, slots=True)
 class Pointer:

@@ -52,6 +52,8 @@ TIMEOUT = 600  # seconds for one run
 class ShimError(BuildError):
     """What went wrong inside the kernels; `kind` is `race`, `bounds`, `divergence` or `crash`."""
 
+    code = "P311"
+
     def __init__(self, kind: str, message: str, details: str) -> None:
         super().__init__(message)
         self.kind = kind

@@ -19,6 +19,8 @@ Shape = tuple[Extent, ...]
 class NoRule(PolycError):
     """The operator, or this form of it, has no rule for symbolic sizes; the text says what."""
 
+    code = "P410"
+
 
 @dataclass(frozen=True)
 class Call:
