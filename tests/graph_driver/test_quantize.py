@@ -66,7 +66,10 @@ def outputs(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
     return np.concatenate([session.run(None, {"x": image[None]})[0] for image in images])
 
 
-@pytest.mark.parametrize(("way", "weights", "bound"), [("static", 8, 0.05), ("dynamic", 8, 0.05), ("static", 4, 0.3)])
+QUANTISED = [("static", 8, 0.05), ("dynamic", 8, 0.05), pytest.param("static", 4, 0.3, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize(("way", "weights", "bound"), QUANTISED)
 def test_errors_are_those_of_the_file(network: Path, images: np.ndarray, way: str, weights: int, bound: float) -> None:
     made = quantize(network, {"x": images}, way, weights, threads=1)
     onnx.checker.check_model(made.model, full_check=weights == 8)

@@ -15,7 +15,7 @@ from polyc.graph_driver.parallel.parallelise import Parallel, ways_of
 from polyc.graph_driver.parallel.ways import Nodes
 from tests.parallel.rank_models import Builder, block, experts, images, mlp
 
-GRAPHS = 200
+GRAPHS = 200  # a quarter of them each time, the others among the long tests
 MOST_WAYS = 6  # of a node in the graphs that every combination is tried of
 MOST_COMBINATIONS = 3_000
 
@@ -45,9 +45,10 @@ def random_costs(seed: int) -> Costs:
     return Costs(Nodes(import_model(b.model(*outputs)), rng.choice([2, 4])), network)
 
 
-def test_the_choice_costs_what_the_best_of_all_combinations_costs() -> None:
+@pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 2, 3))])
+def test_the_choice_costs_what_the_best_of_all_combinations_costs(part: int) -> None:
     tried, divided = 0, 0
-    for seed in range(GRAPHS):
+    for seed in range(part, GRAPHS, 4):
         costs = random_costs(seed)
         options = [ways[:MOST_WAYS] for ways in ways_of(costs.nodes)]
         while math.prod(map(len, options)) > MOST_COMBINATIONS:  # fewer ways of the node with most of them
@@ -58,8 +59,8 @@ def test_the_choice_costs_what_the_best_of_all_combinations_costs() -> None:
         assert found.seconds == pytest.approx(best.seconds, rel=1e-12), seed
         tried += 1
         divided += any(isinstance(g, Split | Partial) for w in best.ways for g in w.gives)
-    assert tried == GRAPHS
-    assert divided > GRAPHS // 4  # not all the same answer
+    assert tried == GRAPHS // 4
+    assert divided > tried // 4  # not all the same answer
 
 
 def kinds(plan: Parallel) -> set[str]:

@@ -12,7 +12,7 @@ from tests.parallel.mpi_runs import launch
 CLOSE = 1e-6  # of the largest element; the loss of one element is quadratic, so central differences are exact
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_gradients_of_messages_are_those_of_the_sum_of_all_losses(ranks: int) -> None:
     said = launch(ranks, "message_gradients")
     assert len(said) == ranks

@@ -29,7 +29,7 @@ def test_kernels_run_while_a_message_is_under_way() -> None:
                 assert asked < end
 
 
-@pytest.mark.parametrize("name", ["classifier", "convolutions"])
+@pytest.mark.parametrize("name", ["classifier", pytest.param("convolutions", marks=pytest.mark.long)])
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_gradients_are_those_of_one_process(name: str, ranks: int) -> None:
     said = launch(ranks, "train", name, "16", "3", timeout=400)

@@ -53,7 +53,7 @@ def test_blocks_compute_what_python_does(op_: Any, n: int, block: int, rows: int
 
 
 @pytest.mark.parametrize("op_", [lu, cholesky, eliminations.solve_lower], ids=lambda x: x.name)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_symbolic_sizes_in_native_code(op_: Any, threads: int) -> None:
     s = automatic(op_.scop(), TARGET, threads)
     done = [d for d in s.decisions if d.stage == "elimination"]
