@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from polyc.graph_driver.worker.pool import Pool
@@ -64,19 +65,23 @@ class Prepared:
         self.imports = os.environ.get(IMPORTS)
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
 
     def fork(self, control: socket.socket, environment: dict[str, str]) -> Started:
-        """A process that serves `control` in `environment`."""
-        if self._process is None:
-            self._start()
-        assert self._asked is not None
+        """A process that serves `control` in `environment`. Raises `RuntimeError`: the prepared one has died."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, self._one_at_a_time:
+            if self._process is None:
+                self._start()
+            assert self._asked is not None
             request = json.dumps([os.getcwd(), environment]).encode()
             files = [control.fileno(), theirs.fileno(), 2]
             socket.send_fds(self._asked, [len(request).to_bytes(8, "little")], files)
             self._asked.sendall(request)
-        return Started(int.from_bytes(ours.recv(8, socket.MSG_WAITALL), "little"), ours)
+        pid = ours.recv(8, socket.MSG_WAITALL)
+        if len(pid) < 8:
+            raise RuntimeError("the process that compilers of tests are forked from has died")
+        return Started(int.from_bytes(pid, "little"), ours)
 
     def _start(self) -> None:
         from polyc.graph_driver.worker.child import module_command
@@ -113,48 +118,66 @@ def use_prepared_compilers() -> None:
     pool.Pool._open = opened  # type: ignore[method-assign]
 
 
+class _Forked(NamedTuple):
+    """A process that was forked: its pid, and where its exit code is said."""
+
+    pid: int
+    end: socket.socket
+
+
 def main() -> None:
     """Fork processes as the socket on stdin asks, until it closes; say how each ends."""
     from polyc.graph_driver.worker.child import socket_on_stdin
     from polyc.graph_driver.worker.forking import preload
 
-    asked, running = socket_on_stdin(), dict[int, tuple[int, socket.socket]]()
+    asked, running = socket_on_stdin(), dict[int, _Forked]()
     preload()
     selector = selectors.DefaultSelector()
     selector.register(asked, selectors.EVENT_READ, None)
     while True:
         for key, _ in selector.select():
             if key.data is not None:
-                pid, end = running.pop(key.data)
                 selector.unregister(key.data)
-                os.close(key.data)
-                _, status = os.waitpid(pid, 0)
-                with end, contextlib.suppress(OSError):
-                    end.sendall(str(os.waitstatus_to_exitcode(status)).encode())
-                continue
-            size, files, _, _ = socket.recv_fds(asked, 8, 3)
-            if not size:
-                return
-            request = b""
-            while len(request) < int.from_bytes(size, "little"):
-                request += asked.recv(1 << 16)
-            folder, environment = json.loads(request)
-            pid = os.fork()
-            if pid == 0:
-                for other, (_, end) in running.items():
-                    os.close(other)
-                    end.close()
-                asked.close()
-                selector.close()
-                os.close(files[1])
-                _serve(files[0], files[2], folder, environment)
-            os.close(files[0])
-            os.close(files[2])
-            end = socket.socket(fileno=files[1])
-            end.sendall(pid.to_bytes(8, "little"))
-            ended = os.pidfd_open(pid)
-            running[ended] = pid, end
-            selector.register(ended, selectors.EVENT_READ, ended)
+                _say_how_it_ended(key.data, running.pop(key.data))
+            else:
+                found = _forked(asked, running)
+                if found is None:
+                    return
+                selector.register(found, selectors.EVENT_READ, found)
+
+
+def _say_how_it_ended(descriptor: int, forked: _Forked) -> None:
+    os.close(descriptor)
+    _, status = os.waitpid(forked.pid, 0)
+    with forked.end, contextlib.suppress(OSError):
+        forked.end.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _forked(asked: socket.socket, running: dict[int, _Forked]) -> int | None:
+    """Fork what the next request says; a descriptor that is ready when it ends. None: there are no more requests."""
+    size, files, _, _ = socket.recv_fds(asked, 8, 3)
+    if not size:
+        return None
+    request = b""
+    while len(request) < int.from_bytes(size, "little"):
+        request += asked.recv(1 << 16)
+    folder, environment = json.loads(request)
+    control, said, errors = files
+    pid = os.fork()
+    if pid == 0:
+        for other, forked in running.items():
+            os.close(other)
+            forked.end.close()
+        asked.close()
+        os.close(said)
+        _serve(control, errors, folder, environment)
+    os.close(control)
+    os.close(errors)
+    end = socket.socket(fileno=said)
+    end.sendall(pid.to_bytes(8, "little"))
+    ended = os.pidfd_open(pid)
+    running[ended] = _Forked(pid, end)
+    return ended
 
 
 def _serve(control: int, errors: int, folder: str, environment: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyc.frontend_dsl.library import scalars
+from polyc.frontend_dsl.library import stablehlo_scalars
 from polyc.frontend_dsl.library.applied import Term, make_map
 from polyc.graph_driver.stablehlo.convert import Writer
 from polyc.graph_driver.stablehlo.program import Operation
@@ -42,7 +42,7 @@ def elementwise(w: Writer, o: Operation, operands: list[Val]) -> Sequence[Val]:
     kind = kind or ONNX.get(name)
     if kind is not None and accepts(kind, x.dtype) and not (x.dtype == bool_ and name in ONNX and name not in LOGICAL):
         return [w.sink.node(kind, operands, (dtype, shape))]
-    function = scalars.of(name, x.dtype)
+    function = stablehlo_scalars.of(name, x.dtype)
     if function is None:
         raise w.refusal(o, f"{o.name} of {x.dtype} is not supported")
     return [applied(w, Term(function, tuple(Term(place=k) for k in range(len(operands)))), operands, dtype)]

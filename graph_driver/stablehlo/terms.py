@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyc.frontend_dsl.library import scalars
+from polyc.frontend_dsl.library import stablehlo_scalars
 from polyc.frontend_dsl.library.applied import Term
 from polyc.graph_driver.stablehlo.program import Operation, Program, Region
 
@@ -46,12 +46,12 @@ def _term(program: Program, o: Operation, operands: Sequence[Term], dtype: objec
     if name == "constant":
         return Term(number=np.asarray(o.attributes["value"]).reshape(())[()])
     if name == "convert":
-        return operands[0] if dtype == result else Term(scalars.conversion(result), tuple(operands))
+        return operands[0] if dtype == result else Term(stablehlo_scalars.conversion(result), tuple(operands))
     if name == "compare":
-        return Term(scalars.COMPARISONS[direction(o)], tuple(operands))
+        return Term(stablehlo_scalars.COMPARISONS[direction(o)], tuple(operands))
     if name == "reshape":
         return operands[0]
-    function = scalars.of(name, result if name in ("select", "clamp") else dtype)  # type: ignore[arg-type]
+    function = stablehlo_scalars.of(name, result if name in ("select", "clamp") else dtype)  # type: ignore[arg-type]
     if function is None:
         raise program.refusal(o.line, f"{o.name} of {dtype} in a region is not supported")
     return Term(function, tuple(operands))

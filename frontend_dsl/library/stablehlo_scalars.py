@@ -6,112 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyc.frontend_dsl import abs, exp, expm1, floor, isinf, isnan, log, log1p, max, min, pow, sqrt, where
+from polyc.frontend_dsl.library import scalar
 from polyc.frontend_dsl.library.scalar import made_once
 from polyc.poly.dtypes import BY_NAME, DType
 
 Scalar = Callable[..., Any]
 
 
-def _add(a: Any, b: Any) -> Any:
-    return a + b
-
-
-def _subtract(a: Any, b: Any) -> Any:
-    return a - b
-
-
-def _multiply(a: Any, b: Any) -> Any:
-    return a * b
-
-
-def _divide(a: Any, b: Any) -> Any:
-    return a / b
-
-
-def _maximum(a: Any, b: Any) -> Any:
-    return max(a, b)
-
-
-def _minimum(a: Any, b: Any) -> Any:
-    return min(a, b)
-
-
-def _maximum_or_nan(a: Any, b: Any) -> Any:
-    """NaN where one of both is NaN."""
-    return a if a != a else (b if b != b else max(a, b))
-
-
-def _minimum_or_nan(a: Any, b: Any) -> Any:
-    """NaN where one of both is NaN."""
-    return a if a != a else (b if b != b else min(a, b))
-
-
-def _and(a: Any, b: Any) -> Any:
-    return a & b
-
-
-def _or(a: Any, b: Any) -> Any:
-    return a | b
-
-
-def _xor(a: Any, b: Any) -> Any:
-    return a ^ b
-
-
-def _not(a: Any) -> Any:
-    return ~a
-
-
-def _both(a: Any, b: Any) -> Any:
-    return a and b
-
-
-def _either(a: Any, b: Any) -> Any:
-    return a or b
-
-
-def _differ(a: Any, b: Any) -> Any:
-    return a != b
-
-
-def _no(a: Any) -> Any:
-    return not a
-
-
-def _equal(a: Any, b: Any) -> Any:
-    return a == b
-
-
-def _less(a: Any, b: Any) -> Any:
-    return a < b
-
-
-def _at_most(a: Any, b: Any) -> Any:
-    return a <= b
-
-
-def _greater(a: Any, b: Any) -> Any:
-    return a > b
-
-
-def _at_least(a: Any, b: Any) -> Any:
-    return a >= b
-
-
-def _select(p: Any, a: Any, b: Any) -> Any:
-    return a if p else b
-
-
 def _clamp(low: Any, x: Any, high: Any) -> Any:
     return min(max(x, low), high)
-
-
-def _negate(a: Any) -> Any:
-    return -a
-
-
-def _abs(a: Any) -> Any:
-    return abs(a)
 
 
 def _square_root(a: Any) -> Any:
@@ -220,18 +123,19 @@ def _bits_set(dtype: DType) -> Scalar:
     return bits_set
 
 
-_EVERY: Mapping[str, Scalar] = {"select": _select, "negate": _negate, "clamp": _clamp}
+_EVERY: Mapping[str, Scalar] = {"select": scalar.choose, "negate": scalar.negative, "clamp": _clamp}
 _BOOLS: Mapping[str, Scalar] = {
-    "add": _either, "maximum": _either, "or": _either, "multiply": _both, "minimum": _both, "and": _both,
-    "xor": _differ, "not": _no,
+    "add": scalar.either, "maximum": scalar.either, "or": scalar.either, "multiply": scalar.both,
+    "minimum": scalar.both, "and": scalar.both, "xor": scalar.differ, "not": scalar.negation,
 }  # fmt: skip
-_NUMBERS: Mapping[str, Scalar] = {"add": _add, "subtract": _subtract, "multiply": _multiply}
+_NUMBERS: Mapping[str, Scalar] = {"add": scalar.add, "subtract": scalar.sub, "multiply": scalar.mul}
 _INTEGERS: Mapping[str, Scalar] = {
-    "and": _and, "or": _or, "xor": _xor, "not": _not, "maximum": _maximum, "minimum": _minimum
+    "and": scalar.bit_and, "or": scalar.bit_or, "xor": scalar.bit_xor, "not": scalar.bit_not,
+    "maximum": scalar.maximum_whole, "minimum": scalar.minimum_whole
 }  # fmt: skip
 _FLOATS: Mapping[str, Scalar] = {
-    "divide": _divide, "maximum": _maximum_or_nan, "minimum": _minimum_or_nan, "abs": _abs, "sqrt": _square_root,
-    "exponential": _exponential, "log": _logarithm, "log_plus_one": _log_plus_one,
+    "divide": scalar.divide, "maximum": scalar.maximum, "minimum": scalar.minimum, "abs": scalar.absolute,
+    "sqrt": _square_root, "exponential": _exponential, "log": _logarithm, "log_plus_one": _log_plus_one,
     "exponential_minus_one": _exponential_minus_one, "rsqrt": _reciprocal_root, "is_finite": _finite,
     "round_nearest_afz": _half_away, "cbrt": _cube_root,
 }  # fmt: skip
@@ -240,7 +144,8 @@ _BY_TYPE: Mapping[str, Callable[[DType], Scalar]] = {
     "shift_right_logical": _shift_right_logical, "popcnt": _bits_set,
 }  # fmt: skip
 COMPARISONS: Mapping[str, Scalar] = {
-    "EQ": _equal, "NE": _differ, "LT": _less, "LE": _at_most, "GT": _greater, "GE": _at_least
+    "EQ": scalar.equal, "NE": scalar.differ, "LT": scalar.less, "LE": scalar.less_equal,
+    "GT": scalar.greater, "GE": scalar.greater_equal
 }  # fmt: skip
 
 
