@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,16 @@ class Change:
         return self.instances / self.of if self.of else 0.0
 
 
+@dataclass(frozen=True)
+class _New:
+    """Elements of an input that an update writes, and the box around them."""
+
+    name: str
+    where: tuple[int | slice, ...]
+    values: np.ndarray
+    region: Region
+
+
 class Incremental:
     """A model with its state: the values of all tensors between its kernels.
 
@@ -72,9 +83,10 @@ class Incremental:
         given = {n: self._checked(n, inputs[n], self.graph.tensors[n].shape or ()) for n in self._inputs(inputs)}
         self._state = {n: t.const for n, t in self.graph.tensors.items() if t.const is not None}
         self._state |= {n: np.array(x, order="C") for n, x in given.items()}
-        self._show()
-        for p in self.parts:
-            self._run(p, None)
+        with self._whole_or_nothing():
+            self._show()
+            for p in self.parts:
+                self._run(p, None)
         return self.outputs
 
     @property
@@ -96,15 +108,21 @@ class Incremental:
                 elements that differ from those before count.
 
         Raises:
-            ArgumentError: there was no `run`, there is no such input or element, or an array does not fit.
+            ArgumentError: there was no `run`, there is no such input or element, or an array does not fit; nothing has
+                changed then. After any other error the model has to `run` again.
         """
         if not self._state:
             raise ArgumentError("run the model once before it is updated")
+        news = [new for text, value in changes.items() if (new := self._new(text, value)) is not None]
         changed: dict[str, Region] = {}
-        for text, value in changes.items():
-            name, region = self._put(text, value)
-            if region is not None:
-                changed[name] = together(changed.get(name), region)
+        for new in news:
+            self._state[new.name][new.where] = new.values
+            changed[new.name] = together(changed.get(new.name), new.region)
+        with self._whole_or_nothing():
+            return self._after(changed)
+
+    def _after(self, changed: dict[str, Region]) -> Change:
+        """Run what these regions of inputs reach; those of all other tensors are added to them."""
         made: dict[str, Region] = {}
         instances = kernels = 0
         self._through_views(changed)
@@ -118,6 +136,15 @@ class Incremental:
                 changed[name] = region
             self._through_views(changed)
         return Change(instances, self._total, kernels, made)
+
+    @contextmanager
+    def _whole_or_nothing(self) -> Iterator[None]:
+        """A run that does not come to its end leaves no state, part of which would be that of other inputs."""
+        try:
+            yield
+        except BaseException:
+            self._state = {}
+            raise
 
     # ---- inputs ----
 
@@ -139,30 +166,28 @@ class Incremental:
             raise ArgumentError(f"input '{name}' has shape {list(shape)}, not {list(found.shape)}")
         return found
 
-    def _put(self, text: str, value: Any) -> tuple[str, Region | None]:
-        """New elements of an input; their box, None where nothing is new."""
+    def _new(self, text: str, value: Any) -> _New | None:
+        """What an entry of a change puts where; None where nothing is new."""
         name = text.strip() if text.strip() in self.graph.inputs else name_of(text)
         if name not in self.graph.inputs:
             raise ArgumentError(f"the model has no input '{name}' (inputs: {', '.join(self.graph.inputs)})")
         target = self._state[name]
         if text.strip() == name:
-            new = self._checked(name, value, target.shape)
-            region = _box_of(_differs(target, new))
-            if region is not None:
-                target[slices(region)] = new[slices(region)]
-            return name, region
+            whole = self._checked(name, value, target.shape)
+            region = _box_of(_differs(target, whole))
+            return None if region is None else _New(name, slices(region), whole[slices(region)], region)
         chosen = elements_of(text, name, target.shape)
         inside = text[text.index("[") + 1 : text.rindex("]")]
         where = tuple(_subscript(s) for s in inside.split(",")) if inside.strip() else ()
-        part = target[where]
-        new = np.asarray(value)
+        new, shape = np.asarray(value), target[where].shape
         if new.dtype != target.dtype:
             raise ArgumentError(f"input '{name}' is {self.graph.tensors[name].dtype}, not {new.dtype}")
         try:
-            target[where] = np.broadcast_to(new, part.shape)
+            values = np.broadcast_to(new, shape)
         except ValueError:
-            raise ArgumentError(f"'{text}' selects {list(part.shape)}, not {list(new.shape)}") from None
-        return name, hull(chosen)
+            raise ArgumentError(f"'{text}' selects {list(shape)}, not {list(new.shape)}") from None
+        box = hull(chosen)
+        return None if box is None else _New(name, where, values, box)
 
     # ---- kernels ----
 
@@ -184,7 +209,7 @@ class Incremental:
         operands = []
         for array, tensor, region in zip(scop.args, group.inputs, piece.reads, strict=True):
             held = self._state[tensor].reshape(parts.shapes[array])
-            operands.append(np.ascontiguousarray(held[slices(region)]))
+            operands.append(np.asarray(held[slices(region)], order="C"))  # of no dimension, too
         results = piece.kernel(*operands)
         made = {}
         for array, tensor, region, result in zip(
@@ -268,7 +293,7 @@ def _differs(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         return np.asarray(old != new)
     width = np.dtype(f"u{old.dtype.itemsize}") if old.dtype.itemsize <= 8 else np.dtype("u8")
     a, b = (np.ascontiguousarray(x).view(width) for x in (old, new))
-    return np.asarray(a != b)
+    return np.asarray(a != b).reshape(old.shape)
 
 
 def _box_of(other: np.ndarray) -> Region | None:

@@ -83,10 +83,42 @@ def test_what_does_not_fit_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=said):
             kept.update(change)
+    y = kept.outputs["r0"].copy()
+    with pytest.raises(ArgumentError, match="no input 'y'"):  # what stands before it is not put in, either
+        kept.update({"x[0]": x[0] + 1, "y": x})
+    assert kept.update({"x": x}).instances == 0 and np.array_equal(kept.outputs["r0"], y)
     node = helper.make_node("NonZero", ["x"], ["y"])
     ends = [helper.make_tensor_value_info("x", 1, [4])], [helper.make_tensor_value_info("y", 7, [1, None])]
     with pytest.raises(ModelError, match="has no loops"):
         polyc.incremental(helper.make_model(helper.make_graph([node], "g", *ends)))
+
+
+def test_an_update_that_does_not_end_leaves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = polyc.incremental(images(8, 2, 1, strided=False), threads=1)
+    x = np.ones((1, 3, 8, 8), "f")
+    kept.run({"x": x})
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(kept), "_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kept.update({"x[0, 0, 0, 0]": np.float32(2)})
+    for asked in (lambda: kept.outputs, lambda: kept.update({"x": x})):
+        with pytest.raises(ArgumentError, match="run the model once"):
+            asked()
+    assert kept.run({"x": x})["r0"].any()
+
+
+def test_a_number_may_change() -> None:
+    ends = [helper.make_tensor_value_info(n, 1, shape) for n, shape in (("x", [3]), ("s", []), ("y", [3]))]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "s"], ["y"])], "g", ends[:2], ends[2:])
+    kept = polyc.incremental(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    x = np.arange(3, dtype="f")
+    kept.run({"x": x, "s": np.float32(2)})
+    kept.update({"s": np.float32(5)})
+    assert kept.outputs["y"].tolist() == [0, 5, 10]
 
 
 def test_boxes_under_another_shape() -> None:
