@@ -9,6 +9,8 @@ import numpy as np
 
 from polyc.poly.dtypes import DType
 
+MOST_BYTES = 1 << 31  # of a model in one file: protobuf has no larger messages
+
 
 def from_bytes(data: bytes, dtype: DType, shape: Sequence[int]) -> np.ndarray:
     """An array from its bytes (little-endian, by rows), or from those of one element that fills it; truth values are
@@ -37,8 +39,10 @@ def from_numbers(words: Sequence[str], dtype: DType, shape: Sequence[int]) -> np
 
 
 def filled(found: np.ndarray, count: int, shape: Sequence[int]) -> np.ndarray:
-    """All elements, or one repeated. Raises `ValueError`: there are others."""
+    """All elements, or one repeated. Raises `ValueError`: there are others, or more bytes than a model may have."""
     if found.size == 1 and count != 1:
+        if count * found.itemsize > MOST_BYTES:
+            raise ValueError("more than 2 GiB")
         return np.full(shape, found[0], found.dtype)
     if found.size != count:
         raise ValueError(f"{found.size} elements for {count}")

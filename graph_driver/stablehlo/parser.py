@@ -27,7 +27,11 @@ def parse(text: str, source: str = "<stablehlo>") -> Program:
     Raises:
         ModelError: it is none; the line of the text is named.
     """
-    return _Parser(text, source).program()
+    parser = _Parser(text, source)
+    try:
+        return parser.program()
+    except RecursionError:
+        raise parser.fail("less depth") from None
 
 
 class _Parser:

@@ -155,5 +155,4 @@ def accepts(kind: str, dtype: DType) -> bool:
     """Whether the first operand of an ONNX operator may have this element type."""
     schema = defs.get_schema(kind, OPSET)
     wanted = f"tensor({helper.tensor_dtype_to_string(elem_type_of(dtype)).rpartition('.')[2].lower()})"
-    wanted = {"tensor(bfloat16)": "tensor(bfloat16)"}.get(wanted, wanted)
     return wanted in schema.inputs[0].types

@@ -189,6 +189,8 @@ def test_a_convolution_in_the_layout_of_jax() -> None:
         ("%0 = call @main(%x) : (tensor<4xf32>) -> tensor<4xf32>", 3, "calls itself"),
         ("%0 = stablehlo.add %x, %x : tensor<5xf32>", 3, "gives f32[5], but an operand is f32[4]"),
         ("%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<4xf32>", 3, "2 elements for 4"),
+        ("%0 = stablehlo.constant dense<0.0> : tensor<1000000x1000000xf32>", 3, "more than 2 GiB"),
+        (f"%0 = stablehlo.abs %x {{a = {'[' * 5000}{']' * 5000}}} : tensor<4xf32>", 3, "less depth is expected"),
         ("%0 = stablehlo.add %x %%", 3, "no part of MLIR's text"),
         ("%0 = stablehlo.constant dense<[1.0, 2.0", 4, "a number is expected"),
         ("%0 = stablehlo.abs %x : tensor<?xf32>", 3, "only a run knows"),
