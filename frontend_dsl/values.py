@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyc.poly.dtypes import DType, NoType, bf16, bool_, f32, f64, from_numpy, i64, promote
+from polyc.poly.dtypes import DType, NoType, bf16, bool_, f32, f64, from_numpy, i64, promote, u64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from polyc.poly.intrinsics import TABLE
 from polyc.poly.records import dataclass
@@ -134,6 +134,8 @@ def to_sym(value: Any) -> Sym:
     if isinstance(value, bool):
         return Sym(Const(value, bool_), True)
     if isinstance(value, int):
+        if 2**63 <= value < 2**64:
+            return Sym(Const(value, u64), True)  # no other type holds it
         if not -(2**63) <= value < 2**63:
             raise TypeProblem(f"the integer {value} needs more than 64 bits", "use a smaller number or a float")
         return Sym(Const(value, i64), True)
