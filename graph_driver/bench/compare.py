@@ -48,7 +48,8 @@ def measure(
     compiled: Model, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int, threads: int = 1,
     also: Mapping[str, Runner] | None = None, clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:  # fmt: skip
-    """Milliseconds (minimum and median) of polyc and of each peer, which reads `model` itself.
+    """Milliseconds (minimum and median; the 99th of 100) of polyc and of each peer, which reads `model` itself, and
+    runs a second, one after the other.
 
     `also` are further rivals, which read no ONNX file. `ratio` is the best rival's minimum over polyc's (NaN
     without one); `difference` the largest error against the first, relative to the output's scale. With one
@@ -69,6 +70,8 @@ def measure(
     best = min((times[p].minimum for p in rivals), default=float("nan"))
     return {
         "ms": {who: [round(t.minimum, 4), round(t.median, 4)] for who, t in times.items()},
+        "p99_ms": {who: round(t.p99, 4) for who, t in times.items()},
+        "runs_per_second": {who: round(1e3 / t.median, 2) for who, t in times.items()},
         "ratio": round(best / ours.minimum, 3),
         "difference": difference,
     }

@@ -200,6 +200,12 @@ def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: in
         ratio = "" if math.isnan(r["ratio"]) else f"{r['ratio']:.2f}"
         table.add_row(r["model"], *times, ratio, f"{r['difference']:.1e}" if rivals else "")
     console.print(table)
+    spread = Table("model", "", "median ms", "p99 ms", "runs a second", title="latency and throughput")
+    for r in rows:
+        for k, who in enumerate(("polyc", *rivals)):
+            figures = f"{r['ms'][who][1]:.3f}", f"{r['p99_ms'][who]:.3f}", f"{r['runs_per_second'][who]:.4g}"
+            spread.add_row("" if k else r["model"], who, *figures)
+    console.print(spread)
     for r in rows:
         if "energy" in r:
             console.print(f"energy   {r['model']}: {r['energy']['said']}", markup=False, soft_wrap=True)

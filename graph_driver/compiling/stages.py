@@ -26,6 +26,7 @@ from polyc.graph_driver.passes import manager
 from polyc.graph_driver.planning.build import build_plan
 from polyc.graph_driver.planning.contiguous import kept_apart
 from polyc.graph_driver.planning.formulas import lines
+from polyc.graph_driver.planning.one_at_a_time import one_at_a_time
 from polyc.graph_driver.planning.plan import Abi, Plan
 from polyc.graph_driver.planning.tasks import with_tasks
 from polyc.graph_driver.rematerialising.program import NOTHING_AGAIN
@@ -80,6 +81,7 @@ def plan_graph(
         ModelError: the memory limit cannot be kept, the machine has not the memory, or a kernel's sizes contradict the
             guards.
     """
+    report.eager_launches, report.eager_peak = one_at_a_time(graph)
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)

@@ -12,6 +12,7 @@ from typing import Any
 from polyc.graph_driver.graph.wording import human
 from polyc.poly.records import dataclass
 from polyc.poly.spans import span
+from polyc.poly.words import counted
 
 OWN_IN_DECISION = re.compile(r"'[^']*'|\([-\d, ]+\)|(?<=: )\w+\[.*(?= reads what)")
 """What tells equal decisions apart: the tensors' names, an element, an instance."""
@@ -36,6 +37,8 @@ class Report:
     peak: int = 0
     bound: int = 0
     weight_bytes: int = 0
+    eager_launches: int = 0  # of the model as it was given, one node at a time (0: data or sizes decide)
+    eager_peak: int = 0  # bytes of that
     sizes: list[str] = field(default_factory=list)
     specialised: list[str] = field(default_factory=list)  # a line for each model made for the shapes of a call
     made: dict[str, Any] = field(default_factory=dict)  # of a finished program from the cache: when, and the times
@@ -53,6 +56,7 @@ class Report:
     def include(self, what: str, bodies: Sequence[Report]) -> None:
         """Add the reports on the compiled bodies of the control flow `what`."""
         kernels = sum(b.kernels for b in bodies)
+        self.eager_launches = 0  # how often a body runs, data decide
         self.notes.append(f"{what} is part of the plan: {len(bodies)} compiled bodies with {kernels} kernels")
         self.kernels += kernels
         for body in bodies:
@@ -72,6 +76,14 @@ class Report:
         data["kernel_seconds"] = {k: round(v, 4) for k, v in self.kernel_seconds.items()}
         return data
 
+    def _beside_eager(self) -> str:
+        """What the whole graph as one program saves."""
+        alone = counted(self.eager_launches, "launch", "launches")
+        return (
+            f"launches {self.kernels + len(self.host)}, peak {human(self.peak)}; "
+            f"one node at a time it would be {alone}, {human(self.eager_peak)}"
+        )
+
     def __str__(self) -> str:
         total = sum(self.seconds.values())
         stages = ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items())
@@ -84,6 +96,8 @@ class Report:
             f"memory   arena {human(self.peak)}, lower bound {human(self.bound)}, weights {human(self.weight_bytes)}",
             f"seconds  {total:.2f} ({stages})",
         ]
+        if self.eager_launches:
+            lines.insert(-1, self._beside_eager())
         if self.made:
             lines += _of_the_making(self.made)
         if self.kernel_seconds:

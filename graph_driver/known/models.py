@@ -185,6 +185,7 @@ class Known:
         report.specialised = [str(line) for line in about["specialised"]]
         times = {name: {str(k): float(v) for k, v in about[name]} for name in ("seconds", "kernel_seconds")}
         report.made = {"on": str(about["on"]), **times}
+        report.eager_launches, report.eager_peak = map(int, about["eager"])
         report.notes += cache.notes()
         for category, text in about["warnings"]:
             warn(text, CATEGORIES[category], 4)
@@ -269,6 +270,7 @@ class Known:
             "on": time.strftime("%Y-%m-%d %H:%M:%S"),
             "seconds": [[k, round(v, 4)] for k, v in report.seconds.items()],
             "kernel_seconds": [[k, round(v, 4)] for k, v in report.kernel_seconds.items()],
+            "eager": [report.eager_launches, report.eager_peak],
             "hits": report.distinct,
             "specialised": list(report.specialised),
             "warnings": [list(w) for w in self._watched.warnings],

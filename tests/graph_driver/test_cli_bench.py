@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polyc.graph_driver.bench.energy import BYTE, OPERATION, energy_of
+from polyc.graph_driver.bench.timing import Timing
 from polyc.graph_driver.cli import main
 
 
@@ -39,10 +40,22 @@ def test_figures_of_all_peers_and_of_the_steps(model: Path, capsys: pytest.Captu
     assert row["model"] == "mlp.onnx" and row["threads"] == 1
     assert set(row["ms"]) == {"polyc", "onnxruntime"}
     assert 0 < row["ms"]["polyc"][0] <= row["ms"]["polyc"][1]
+    median = {who: ms[1] for who, ms in row["ms"].items()}
+    assert all(row["p99_ms"][who] >= median[who] for who in median)
+    assert all(row["runs_per_second"][who] == pytest.approx(1e3 / median[who], rel=0.05) for who in median)
     assert row["ratio"] == pytest.approx(row["ms"]["onnxruntime"][0] / row["ms"]["polyc"][0], rel=0.1)
     assert row["difference"] < 1e-5
     assert "product" in row["steps"][0]["step"] and row["steps"][0]["% of peak"] >= 0
-    assert "mlp.onnx" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "mlp.onnx" in said and "p99 ms" in said and "runs a second" in said
+
+
+@pytest.mark.parametrize("count", [1, 2, 20, 99, 100, 101, 1000])
+def test_ninety_nine_of_a_hundred_runs_are_no_slower(count: int) -> None:
+    ms = [float(v) for v in np.random.default_rng(count).permutation(count)]
+    found = Timing.of(ms)
+    assert found.minimum == 0.0 and found.median == count // 2
+    assert found.p99 == min(v for v in ms if sum(w <= v for w in ms) >= 0.99 * count)
 
 
 def test_without_peers_there_is_no_ratio(model: Path) -> None:

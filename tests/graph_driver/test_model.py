@@ -22,6 +22,8 @@ from polyc.graph_driver import memory
 from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.graph.aliases import RESHAPING
+from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
@@ -76,6 +78,24 @@ def test_without_fusion_every_node_is_a_kernel() -> None:
         "Conv", "Relu", "Conv", "Sigmoid", "Mul", "Add", "GlobalAveragePool", "Gemm", "Softmax"
     ]  # fmt: skip
     agrees(proto, model)
+
+
+def test_the_whole_graph_as_one_program_beside_its_nodes_one_at_a_time() -> None:
+    """Eager mode as a framework has it: its calls and its peak are those of a program without fusion."""
+    proto = network()
+    graph, eager = (
+        compile_model(proto, threads=1, dims={"N": 2}, **how) for how in ({}, {"fuse": False, "passes": []})
+    )
+    calls, peak = graph.report().eager_launches, graph.report().eager_peak
+    assert (calls, peak) == (sum(s.label not in RESHAPING for s in eager.plan.steps), eager.plan.bound)
+    assert len(graph.plan.steps) < calls and graph.plan.peak < peak
+    feeds = feeds_of(graph, 5)
+    for name, value in eager.run(feeds, "eager").items():
+        np.testing.assert_allclose(graph(feeds)[name], value, rtol=1e-4, atol=1e-6)
+    (line,) = [line for line in str(graph.report()).splitlines() if line.startswith("launches")]
+    assert line == (
+        f"launches 5, peak {human(graph.plan.peak)}; one node at a time it would be {calls} launches, {human(peak)}"
+    )
 
 
 def test_results_do_not_change_with_later_runs(net: tuple[onnx.ModelProto, Model]) -> None:
