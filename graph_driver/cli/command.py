@@ -90,8 +90,12 @@ def _run_command(commands: Any) -> None:
     run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
     run.add_argument("--tolerance", type=float, metavar="E", help="of --check, relative to the scale (default: 1e-4)")
     run.add_argument(
-        "--mode", choices=("graph", "eager", "mixed"), default="graph",
-        help="one native call, step by step, or only the steps that --eager names",
+        "--mode", choices=("graph", "eager", "mixed", "evicting"), default="graph",
+        help="one native call, step by step, only the steps that --eager names, or within --memory-limit",
+    )  # fmt: skip
+    run.add_argument(
+        "--memory-limit", type=int, metavar="BYTES", dest="held_at_most",
+        help="of --mode evicting: tensors are dropped, and made again, so that kernels hold no more between them",
     )  # fmt: skip
     run.add_argument(
         "--eager", action="append", default=[], metavar="PATTERN",

@@ -78,7 +78,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     model.executor()
     loaded = time.perf_counter()
     watch = Watch(keep=False) if arguments.mode == "mixed" else None
-    if arguments.stop_at is None:
+    evicted = None
+    if arguments.mode == "evicting":
+        outputs, evicted = model.run_within(inputs, arguments.held_at_most)
+    elif arguments.stop_at is None:
         outputs = model.run(inputs, arguments.mode, arguments.eager, watch)
     else:
         outputs = model.run_until(inputs, arguments.stop_at, arguments.tensor)
@@ -106,10 +109,14 @@ def run_command(arguments: argparse.Namespace) -> int:
         data = _data(model, outputs, differences, limits, reference, good)
         if watch is not None:
             data["watched"] = [s.data() for s in watch.seen]
+        if evicted is not None:
+            data["evicted"] = asdict(evicted)
         print(json.dumps(data | {"seconds": {"link": loaded - start, "run": seconds}}, indent=2, sort_keys=True))
     else:
         seen = [] if watch is None else watch.seen
         print(_text(model, outputs | tensors, seconds, seen, differences, limits, reference))
+        if evicted is not None:
+            print(f"memory   {evicted}")
     return 0 if good else 1
 
 
@@ -119,6 +126,10 @@ def _tolerance(arguments: argparse.Namespace) -> float:
 
 def _check_mode(arguments: argparse.Namespace) -> None:
     """Raises `UsageError` for options of one mode in another."""
+    if (arguments.mode == "evicting") != (arguments.held_at_most is not None):
+        raise UsageError("--mode evicting and --memory-limit go together (to plan within a limit: polyc compile)")
+    if arguments.mode == "evicting" and arguments.tensor:
+        raise UsageError("--tensor does not go with --mode evicting: what a tensor holds may be gone")
     if arguments.tensor and arguments.mode == "graph":
         raise UsageError("--tensor needs --mode eager or --mode mixed")
     if arguments.stop_at is not None:
@@ -174,7 +185,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
 
 NOT_WITH_DIFFERENTIAL: Mapping[str, Any] = {
     "mode": "graph", "eager": [], "tensor": [], "save": None, "check": False, "reference": None, "poison": False,
-    "profile": None, "contiguous": [], "stop_at": None,
+    "profile": None, "contiguous": [], "stop_at": None, "held_at_most": None,
 }  # fmt: skip
 """Options of a run that `--differential` does not do, and what they are when not given."""
 

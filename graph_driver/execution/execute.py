@@ -191,7 +191,7 @@ class NativeExecutor:
 
     def _run_with_host(self, inputs: Mapping[str, Any], given: Mapping[str, np.ndarray]) -> dict[str, Any]:
         arrays = check_inputs(self.plan, inputs)
-        with self._memory() as memory, self._turn, self._stopping.watched(memory):
+        with self._watched_memory() as memory:
             frame = self._frame(memory, arrays)
             for what in self._schedule:
                 if what < 0:
@@ -233,20 +233,22 @@ class NativeExecutor:
     ) -> dict[str, Any]:  # fmt: skip
         """The same, with native calls between the steps that run alone; only those are observed."""
         arrays = check_inputs(self.plan, inputs)
-        with self._memory() as memory, self._turn, self._stopping.watched(memory):
+        with self._watched_memory() as memory:
             frame = self._frame(memory, arrays)
             for what in parts.order:
                 if what >= 0:
                     parts.native[what](memory.at)
                 elif ~what in parts.alone:
-                    self._alone(~what, frame, observer, before)
+                    self.alone(~what, frame, observer, before)
                 else:
                     frame.host(self.plan.steps[~what], self._hosts)
             self._records.check(memory.arena)
             return frame.results()
 
-    def _alone(self, k: int, frame: Frame, observer: Observer | None, before: Observer | None) -> None:
-        """One step by itself, observed before and after."""
+    def alone(
+        self, k: int, frame: Frame, observer: Observer | None = None, before: Observer | None = None
+    ) -> None:
+        """One step by itself, observed before and after (in its `turn`)."""
         step, pointers = self.plan.steps[k], None
         if step.kind == "kernel":  # made ready first: not part of the step's time
             pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
@@ -262,18 +264,32 @@ class NativeExecutor:
         if observer is not None:
             observer(k, step, lambda name: np.array(frame.value(name)))
 
+    @contextlib.contextmanager
+    def _watched_memory(self) -> Iterator[RunMemory]:
+        """Memory for one run, in its turn, which Ctrl-C ends."""
+        with self._memory() as memory, self._turn, self._stopping.watched(memory):
+            yield memory
+
     def _frame(self, memory: RunMemory, arrays: Sequence[Any]) -> Frame:
-        outputs = []
-        for name in self.plan.outputs:
-            slot = self.plan.slots.get(name)
-            static = slot is not None and slot.dtype is not None
-            outputs.append(aligned_bytes(output_bytes(slot) if static and slot is not None else 0))
+        """The tensors of one run: these inputs, and new arrays for outputs."""
+        outputs = self.new_outputs()
         slots = [self.plan.slots.get(n) for n in self.plan.inputs]
         values = [address(a) if s is not None and s.dtype else None for a, s in zip(arrays, slots, strict=True)]
         values += [address(a) for a in outputs]
         for k, v in enumerate(values, entry.FIRST_INPUT):
             memory.bases[k] = v
         return Frame(self.plan, memory.arena, self.weights, arrays, outputs, self.table)
+
+    def new_outputs(self) -> list[np.ndarray]:
+        """Bytes for each output; none for one of the host."""
+        slots = [self.plan.slots.get(name) for name in self.plan.outputs]
+        return [aligned_bytes(0 if s is None or s.dtype is None else output_bytes(s)) for s in slots]
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """The pool of threads for one run."""
+        with self._turn:
+            yield
 
     def _sizes(self, step: int) -> int | None:
         """Where the sizes are that a step's code gets."""

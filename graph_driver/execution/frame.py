@@ -9,7 +9,7 @@ import numpy as np
 
 from polyc.graph_driver.execution.aliasing import arrays_in, check_apart, owned
 from polyc.graph_driver.execution.run_memory import address
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
 from polyc.poly.host_arrays import as_array, lends
@@ -58,7 +58,8 @@ class Frame:
             n: v for n, v in zip(plan.inputs, inputs, strict=True) if plan.slots[n].dtype is None
         }
 
-    def _bytes(self, place: Place, size: int) -> np.ndarray:
+    def _bytes(self, slot: Slot[int]) -> np.ndarray:
+        place, size = slot.place, slot.nbytes
         if place.kind == "arena":
             return self.arena[place.offset : place.offset + size]
         if place.kind == "weight":
@@ -75,14 +76,14 @@ class Frame:
         slot = self.plan.slots[name]
         assert slot.dtype is not None and slot.shape is not None
         if slot.layout is not None:
-            stored = self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np)
+            stored = self._bytes(slot).view(BY_NAME[slot.dtype].np)
             return taken_out(stored.reshape(laid_out_shape(slot.shape, slot.layout)), slot.shape, slot.layout)
-        return self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
+        return self._bytes(slot).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
 
     def bytes_of(self, name: str) -> np.ndarray:
         """The tensor's memory as it lies there."""
         slot = self.plan.slots[name]
-        return self._bytes(slot.place, slot.nbytes)
+        return self._bytes(slot)
 
     def pointer(self, name: str) -> int:
         """Address of the tensor's first byte."""

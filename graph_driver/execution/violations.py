@@ -26,9 +26,14 @@ class Records:
         """Look at them after a run. Raises `BoundsError` for the first step that has something to tell."""
         for step, begin, values, end in self.places:
             if any(arena[begin:values].tolist()):
-                found = described(arena[begin:end].view(np.uint64).tolist())
-                assert found is not None
-                raise bounds_error(self.plan, step, found)
+                check_record(self.plan, step, arena[begin:end])
+
+
+def check_record(plan: Plan[int], step: Step[int], record: np.ndarray) -> None:
+    """Look at the bytes of a step's record. Raises `BoundsError`: it has something to tell."""
+    found = described(record.view(np.uint64).tolist())
+    if found is not None:
+        raise bounds_error(plan, step, found)
 
 
 def bounds_error(plan: Plan[int], step: Step[int], found: Violation) -> BoundsError:

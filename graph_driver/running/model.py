@@ -24,6 +24,7 @@ from polyc.poly.records import dataclass
 if TYPE_CHECKING:
     from polyc.graph_driver.backends.protocol import Code
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.evicting_run import Evicted
     from polyc.graph_driver.execution.executor import Executor, Observer
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
@@ -239,6 +240,27 @@ class Model:
         """Run with the steps `alone` one at a time, observed after and `before` each, and the others natively."""
         model = self.model_for(inputs)
         return model.for_inputs(inputs).run_in_parts(inputs, model._parts(alone), observer, before)
+
+    def run_within(
+        self, inputs: Mapping[str, Any], limit: int, heuristic: str = "dtr",
+        out: Mapping[str, np.ndarray] | None = None,
+    ) -> tuple[dict[str, Any], Evicted]:  # fmt: skip
+        """Run on a CPU with at most `limit` bytes between kernels: tensors are dropped while it runs, and made again
+        when a step asks for them (DTR, 2006.09616). The outputs have the bits of any other run; with them comes what
+        was done. Inputs, outputs (`out` as in a call) and weights are not counted.
+
+        Args:
+            heuristic: what is dropped first: `dtr` (least time to make again by size and staleness), `local`, `lru` or
+                `size`.
+
+        Raises:
+            ArgumentError: inputs or arrays of `out` do not fit, there is no such heuristic, or the model is for another
+                device.
+            DoesNotFit: what one step needs at once is more than the limit.
+        """
+        from polyc.graph_driver.execution.evicting_run import run_evicting
+
+        return run_evicting(self.for_inputs(inputs), inputs, limit, heuristic, out)
 
     def _parts(self, alone: frozenset[int]) -> Parts:
         """The plan cut into parts, with their code; the last `KEPT_PARTS` are kept."""

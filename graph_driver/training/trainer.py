@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -27,6 +27,10 @@ from polyc.poly.dtypes import BY_NAME, f32
 from polyc.poly.errors import ArgumentError
 from polyc.poly.records import dataclass
 
+if TYPE_CHECKING:
+    from polyc.graph_driver.execution.evicting_run import Evicted
+
+PLANNED, AT_RUN_TIME = "planned", "at_run_time"  # how a memory limit is kept
 LOSS_SCALE = "loss.scale"
 GRADIENT = "gradient of "
 STEPS, SCALE, RANDOM = "steps", "loss scale", "random"  # in files
@@ -43,6 +47,7 @@ def training(
     statistics: str = BATCH,
     scaling: LossScaling | None = None,
     seed: int = 0,
+    recompute: str = PLANNED,
     **options: Any,
 ) -> Training:
     """A model ready to be trained: forward and backward are one graph, compiled as any other.
@@ -58,16 +63,31 @@ def training(
         statistics: what batch norms normalise by: those of the `batch`, or the `running` ones.
         scaling: multiply the loss, for gradients of f16 (with `dtype="f16"`).
         seed: of the masks of dropouts.
+        recompute: how `memory_limit` is kept: `planned` when compiling (one native program), or while a step runs
+            (`at_run_time`, on a CPU: `Model.run_within`); gradients have the same bits.
         options: further options of `compile_model`: `threads`, `dims`, `shapes`, `dtype`, `memory_limit`, ...
 
     Raises:
-        ArgumentError: there is no such weight, loss or option.
+        ArgumentError: there is no such weight, loss or option, or no limit that could be kept at run time.
         ModelError: the model is broken, or something between weights and loss has no derivative (the line names it).
     """
     prepared = prepare(model, wrt, statistics)
     # Offers of other layouts for every kernel of a step take long: ResNet-18's 47 s to compile, a tenth of its time.
     options.setdefault("layouts", "as_given")
-    return Training(prepared, loss, target_input, scaling, seed, options_of("polyc.training", target, options))
+    limit = _limit_at_run_time(recompute, options)
+    return Training(prepared, loss, target_input, scaling, seed, options_of("polyc.training", target, options), limit)
+
+
+def _limit_at_run_time(recompute: str, options: dict[str, Any]) -> int | None:
+    """The limit that runs keep; the compiler gets none then."""
+    if recompute not in (PLANNED, AT_RUN_TIME):
+        raise ArgumentError(f"recompute is '{PLANNED}' or '{AT_RUN_TIME}', not {recompute!r}")
+    if recompute == PLANNED:
+        return None
+    limit = options.pop("memory_limit", None)
+    if type(limit) is not int or limit < 0:
+        raise ArgumentError(f"recompute='{AT_RUN_TIME}' needs memory_limit, a number of bytes, not {limit!r}")
+    return limit
 
 
 @dataclass(frozen=True)
@@ -98,13 +118,16 @@ class Training:
     """A model, its parameters and the state of its optimiser.
 
     Calls with inputs of further shapes compile a further step. Parameters (`parameters`, arrays by name) are changed in
-    place; they may be written to between steps.
+    place; they may be written to between steps. `evicted` says what the last run did to keep a limit at run time.
     """
+
+    evicted: Evicted | None
 
     def __init__(
         self, prepared: Prepared, loss: Any, target: str, scaling: LossScaling | None, seed: int,
-        options: CompileOptions,
+        options: CompileOptions, run_limit: int | None = None,
     ) -> None:  # fmt: skip
+        self.run_limit, self.evicted = run_limit, None
         self._prepared, self._loss, self._target, self._options = prepared, loss, target, options
         self.scaling = scaling
         self.random = np.random.default_rng(seed)
@@ -217,7 +240,10 @@ class Training:
         if self.scaling is not None:
             feeds[LOSS_SCALE] = np.array(self.scaling.factor, np.float32)
         out = {tensor: self.slopes.views[name] for name, tensor in step.gradients.items()}
-        made = step.model(feeds, out)
+        if self.run_limit is None:
+            made = step.model(feeds, out)
+        else:
+            made, self.evicted = step.model.run_within(feeds, self.run_limit, out=out)
         return float(made[step.loss].reshape(-1)[0]), {old: made[new] for new, old in step.running.items()}
 
     # ---- results -----------------------------------------------------------------------------
