@@ -245,9 +245,7 @@ class NativeExecutor:
             self._records.check(memory.arena)
             return frame.results()
 
-    def alone(
-        self, k: int, frame: Frame, observer: Observer | None = None, before: Observer | None = None
-    ) -> None:
+    def alone(self, k: int, frame: Frame, observer: Observer | None = None, before: Observer | None = None) -> None:
         """One step by itself, observed before and after (in its `turn`)."""
         step, pointers = self.plan.steps[k], None
         if step.kind == "kernel":  # made ready first: not part of the step's time

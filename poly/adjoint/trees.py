@@ -56,10 +56,18 @@ def _filtered(f: Filter, parts: Parts, loop: Callable[[str], str],
     inner: dict[str, list[Statement]] = {}
     for name, domain in f.domain.items():
         for s in parts.get(name, ()):
-            here = s.domain.intersect(domain.set_tuple_name(s.name))
+            here = _both(s.domain, domain.set_tuple_name(s.name))
             if not here.is_empty():
                 inner.setdefault(name, []).append(_within(s, here))
     return _mapped(f.child, inner, loop, reverse) if inner else None
+
+
+def _both(a: isl.Set, b: isl.Set) -> isl.Set:
+    """What is in both. isl keeps the existential variables of both: of sets that have met before there would be twice
+    as many after each step that makes a tree anew."""
+    if a.plain_is_equal(b) or (a.involves_locals() and b.involves_locals() and a.is_subset(b)):
+        return a
+    return a.intersect(b)
 
 
 def _within(s: Statement, domain: isl.Set) -> Statement:
@@ -81,9 +89,7 @@ def in_sequence(children: Sequence[tuple[Sequence[Statement], Node]]) -> Node:
     for statements, node in children:
         domains = {s.name: s.domain for s in statements}
         if isinstance(node, SequenceNode):
-            filters += [
-                Filter({n: d.intersect(domains[n]) for n, d in f.domain.items()}, f.child) for f in node.filters
-            ]
+            filters += [Filter({n: _both(d, domains[n]) for n, d in f.domain.items()}, f.child) for f in node.filters]
         else:
             filters.append(Filter(domains, node))
     return SequenceNode(tuple(filters))

@@ -7,6 +7,7 @@ import gc
 import math
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from onnx import helper, numpy_helper
 from test_recomputation import network
 
 import polyc
+from polyc.graph_driver import cli
 from polyc.graph_driver.execution.evicting_run import states
 from polyc.graph_driver.rematerialising.dynamic import HEURISTICS, Runtime
 from polyc.graph_driver.rematerialising.program import DoesNotFit, Step
@@ -219,3 +221,17 @@ def test_refusals() -> None:
         model.run_within({"x": feeds["x"]}, 10**6, "best")
     with pytest.raises(polyc.ArgumentError, match="a memory limit is a number of bytes, not -1"):
         model.run_within({"x": feeds["x"]}, -1)
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(branching(), path)
+    run = ["run", str(path), "--threads", "1"]
+    assert cli.main([*run, "--save", str(tmp_path / "plain.npz")]) == 0
+    within = [*run, "--mode", "evicting", "--memory-limit", "25000", "--save", str(tmp_path / "within.npz")]
+    assert cli.main(within) == 0
+    assert "tensors dropped for others, at most 24576 bytes held (limit 25000)" in capsys.readouterr().out
+    plain, found = np.load(tmp_path / "plain.npz"), np.load(tmp_path / "within.npz")
+    assert all((plain[name] == found[name]).all() for name in ("y", "z"))
+    assert cli.main([*run, "--mode", "evicting"]) == 2
+    assert "--mode evicting and --memory-limit go together" in capsys.readouterr().err
