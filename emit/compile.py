@@ -16,6 +16,7 @@ from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.lowering.checks import self_describing, wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
+from polyc.emit.passes.matrices_in_memory import matrices_in_memory
 from polyc.emit.passes.prefetch import prefetch_panels
 from polyc.emit.passes.stages import cut_into_stages
 from polyc.emit.passes.workspace import hoist
@@ -173,7 +174,8 @@ def source_text(function: Function, target: Target, kind: str) -> str:
     if kind == "c":
         from polyc.emit.c.source import to_c
 
-        return to_c(expand_function(function), target)  # what LLVM has an instruction for, too
+        plain = expand_function(matrices_in_memory(function))  # what LLVM has an instruction for, too
+        return to_c(plain, target)
     if kind == "asm":
         return jit.assembly(source_text(function, target, "llvm"), target)
     raise unsupported(kind)

@@ -16,6 +16,7 @@ from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import to_llvm
 from polyc.emit.loop_ir.loops import Function, Stmt
 from polyc.emit.loop_ir.printer import Line, to_lines
+from polyc.emit.passes.matrices_in_memory import matrices_in_memory
 from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget, Target
 
@@ -50,7 +51,7 @@ def listing(fn: Function, target: Target) -> Listing:
     loops, numbers = _hub(fn)
     with_lines = to_llvm(fn, target, numbers)
     texts = {
-        "c": tuple(Traced(text, _number(numbers, stmt)) for text, stmt in to_c_lines(fn, target)),
+        "c": tuple(Traced(text, _number(numbers, stmt)) for text, stmt in to_c_lines(matrices_in_memory(fn), target)),
         "llvm": _llvm_lines(to_llvm(fn, target), with_lines),
         "asm": assembly_lines(jit.assembly(with_lines, target)),
     }

@@ -13,9 +13,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from polyc.emit import cpus
+from polyc.emit import cpus, matrix_permission
 from polyc.poly.errors import BuildError
-from polyc.poly.target import FLOATS, Target
+from polyc.poly.target import FLOATS, MATRIX_PRODUCTS, Target
 
 DATA = Path(__file__).parent / "target_data"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -34,6 +34,7 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "vector_bits": (64, 2048), "vector_registers": (4, 256), "l1": (1 << 10, MOST_BYTES), "l2": (1 << 10, MOST_BYTES),
     "l3": (1 << 10, MOST_BYTES), "line": (16, 4096), "fma_units": (1, 64), "threads": (1, 4096),
     "l1_ways": (3, 64), "page": (1 << 10, 1 << 30), "tlb_pages": (1, 1 << 20),
+    "matrix_cycles": (1, 1024),
     "max_concat_inputs": (2, MOST_OPERANDS), "max_sum_inputs": (2, MOST_OPERANDS),
 }  # fmt: skip
 """The least and the most of each number."""
@@ -44,7 +45,7 @@ OF_GRAPHS = ("floats", "passes", "max_concat_inputs", "max_sum_inputs")
 UNLIMITED = ("max_concat_inputs", "max_sum_inputs")
 """Numbers that may be 0: there is no limit."""
 
-USUAL = ("l1_ways", "page", "tlb_pages", *OF_GRAPHS)
+USUAL = ("l1_ways", "page", "tlb_pages", "matrix", "matrix_cycles", *OF_GRAPHS)
 """What a file may leave out: that of most cores holds."""
 
 USUAL_WAYS = 8
@@ -125,7 +126,15 @@ def of_cpu(name: str) -> Target:
     able = cpus.features_of(replace(_shipped("x86-64"), isa=isa, cpu=name, features=""))
     bits, registers = _vectors(isa, set(able))
     like = "aarch64" if isa == "aarch64" else {512: "x86-64-v4", 256: "x86-64-v3"}.get(bits, "x86-64")
-    return replace(_shipped(like), name=name, cpu=name, features="", vector_bits=bits, vector_registers=registers)
+    return replace(
+        _shipped(like), name=name, cpu=name, features="", vector_bits=bits, vector_registers=registers,
+        matrix=_matrix({*able}),
+    )  # fmt: skip
+
+
+def _matrix(features: set[str]) -> str:
+    """`Target.matrix` of a CPU with these features."""
+    return ",".join(i for i, feature in MATRIX_PRODUCTS.items() if {"amx-tile", feature} <= features)
 
 
 @functools.cache
@@ -198,7 +207,7 @@ def _wrong(target: Target) -> str:
             return f"'{key}' is a number from {least} to {most}, not {value}"
         if key in POWERS and value & (value - 1):
             return f"'{key}' is a power of two, not {value}"
-    if reason := wrong_floats(target.floats):
+    if reason := wrong_floats(target.floats) or _wrong_matrix(target):
         return reason
     if not target.l1 <= target.l2 <= target.l3:
         return (
@@ -219,6 +228,16 @@ def _wrong(target: Target) -> str:
         if f[0] not in "+-" or f[1:] not in features:
             near = _near(f, [f"{sign}{name}" for name in sorted(features) for sign in "+-"])
             return f"'features' are like '+avx2,-fma', and '{f}' is none of {target.isa}{near}"
+    return ""
+
+
+def _wrong_matrix(target: Target) -> str:
+    """Why a target cannot multiply matrices as it says; "" when it can."""
+    for name in filter(None, target.matrix.split(",")):
+        if name not in MATRIX_PRODUCTS:
+            return f"'matrix' are some of {', '.join(MATRIX_PRODUCTS)}, with commas, not {target.matrix!r:.80}"
+        if missing := {"amx-tile", MATRIX_PRODUCTS[name]} - cpus.features_of(target):
+            return f"'matrix' says {name}, which needs the feature '{min(missing)}'"
     return ""
 
 
@@ -290,6 +309,8 @@ def host() -> Target:
             raise BuildError(f"POLYC_HOST is '{asked}', which is no {isa} CPU that LLVM knows{near}")
         cpu = asked
         features |= dict.fromkeys(cpus.known_features(isa) - cpus.named_features(asked), False)
+    if features.get("amx-tile") and not matrix_permission.granted():
+        features |= dict.fromkeys((name for name in features if name.startswith("amx-")), False)
     on = {name for name, there in features.items() if there}
     bits, registers = _vectors(triple.split("-")[0], on)
     caches = _caches()
@@ -309,6 +330,7 @@ def host() -> Target:
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         isa=isa,
         l1_ways=ways or USUAL_WAYS,
+        matrix=_matrix(on),
     )
 
 

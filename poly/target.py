@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from polyc.poly.records import dataclass
@@ -21,6 +22,8 @@ class Target:
     L1 holds; `page`: bytes of memory that one entry of the TLB stands for, `tlb_pages`: entries of its first level. A
     target file may leave these three out: what stands here is right for Haswell to Skylake and Zen to Zen 3.
     `floats` are the types of real numbers that it computes in, with commas; a file may leave them out, too.
+    `matrix`: the intrinsics whose sums it computes for whole matrices at once, with commas (`dot_bytes,dot_bf16`: AMX);
+    `matrix_cycles`: the cycles of one such instruction on whole registers (`MATRIX_ROWS` rows). Without: none.
     `passes`: the graph passes that run for it, with commas: `general`, `specific`, and names of further ones.
     `max_concat_inputs`, `max_sum_inputs`: operands that one operator takes at most (0: any number): Concat; Sum, Max,
     Min and Mean.
@@ -42,10 +45,20 @@ class Target:
     l1_ways: int = 8
     page: int = 4096
     tlb_pages: int = 64
+    matrix: str = ""
+    matrix_cycles: int = 16
     floats: str = FLOATS
     passes: str = ALL_PASSES
     max_concat_inputs: int = 0
     max_sum_inputs: int = 0
+
+    def multiplies(self, intrinsic: str) -> bool:
+        """Whether sums of this intrinsic are computed for whole matrices at once."""
+        return intrinsic in self.matrix.split(",")
+
+    def without_matrices(self) -> Target:
+        """The same machine without matrix registers: a process has to ask for them before it runs such code."""
+        return replace(self, matrix="")
 
     @property
     def vector_bytes(self) -> int:
@@ -60,6 +73,13 @@ class Target:
         """Whether vectors of elements of `bits` bits are loaded under masks in one instruction (AVX and later)."""
         return self.vector_bits >= 256 and bits in (32, 64)
 
+
+MATRIX_ROWS, MATRIX_WORDS, MATRIX_REGISTERS = 16, 16, 8
+"""Rows of a matrix register of a CPU, words of 32 bits in a row, and how many there are (AMX; Intel's Architecture
+Instruction Set Extensions Programming Reference, chapter 3, palette 1)."""
+
+MATRIX_PRODUCTS = {"dot_bytes": "amx-int8", "dot_bf16": "amx-bf16"}
+"""Intrinsics that a CPU may compute for whole matrices, and LLVM's names of the features."""
 
 WIDEST_ACCESS = 16
 """Bytes that one thread of a GPU loads or stores at most in one instruction."""

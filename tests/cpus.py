@@ -19,7 +19,7 @@ USED = {
     "aarch64": r"neon|fp-armv8|fullfp16|fp16fml|bf16|dotprod|i8mm|sve\w*|lse\w*|rdm|sha3|complxnum|cssc|mops|"
     r"faminmax|flagm",
     "x86-64": r"s?sse.*|avx.*|fma4?|xop|tbm|bmi2?|lzcnt|popcnt|movbe|f16c|cmov|cx16|gfni|v?pclmul\w*|adx|egpr|ndd|ccmp|"
-    r"nf|zu|ppx|push2pop2",
+    r"nf|zu|ppx|push2pop2|amx-(tile|int8|bf16)",
 }
 
 

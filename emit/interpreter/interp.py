@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from polyc.emit.interpreter import matrices
 from polyc.emit.interpreter import ops as ops
 from polyc.emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
 from polyc.emit.interpreter.products import multiply, taken
@@ -28,6 +29,8 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixMove,
+    MatrixStatement,
     PanelProduct,
     Prefetch,
     Ramp,
@@ -173,6 +176,8 @@ class _Compiler:
             return lambda env: None
         if isinstance(s, PanelProduct):
             return self.product(s)
+        if isinstance(s, MatrixStatement):
+            return matrices.statement(s, self.matrix(s) if isinstance(s, MatrixMove) else None)
         assert isinstance(s, Store), type(s)
         return self.store(s)
 
@@ -297,6 +302,25 @@ class _Compiler:
             return at
 
         return place
+
+    def matrix(self, s: MatrixMove) -> Callable[[Env, int, int], list[tuple[int, ...]]]:
+        """The checked subscripts of a matrix of so many rows and words, row by row."""
+        parts, array, accesses = [self.expr(e) for e in s.index], s.array, self.accesses
+
+        def places(env: Env, rows: int, words: int) -> list[tuple[int, ...]]:
+            start, shape = [p(env) for p in parts], env["@" + array].shape
+            found = []
+            for i, j in np.ndindex(rows, words):
+                at = tuple(x + i * d for x, d in zip(start, s.step, strict=True))
+                at = (*at[:-1], at[-1] + j)
+                if not all(0 <= x < n for x, n in zip(at, shape)):
+                    raise OutOfBounds(f"{array}{list(at)} is outside {list(shape)}")
+                if accesses is not None:
+                    accesses(array, at, s.store)
+                found.append(at)
+            return found
+
+        return places
 
     def elements(self, array: str, index: tuple[Expr, ...], write: bool) -> Callable[[Env, int], tuple[int, ...]]:
         """The checked subscript tuple of one lane of a vector access."""

@@ -21,6 +21,7 @@ class ModuleText:
     def __init__(self, vector_bits: int = 0, isa: str = "", dot_bytes: bool = False) -> None:
         self.vector_bits, self.isa, self.dot_bytes = vector_bits, isa, dot_bytes
         self.declarations: dict[str, str] = {}
+        self.constants: dict[str, str] = {}
         self.metadata: list[str] = []
         self.named: list[str] = []  # metadata that has names
         self._shared: dict[str, str] = {}
@@ -37,6 +38,16 @@ class ModuleText:
         n = self._counts.get(stem, -1) + 1
         self._counts[stem] = n
         return stem if n == 0 else f"{stem}.{n}"
+
+    def shared_constant(self, stem: str, data: bytes) -> str:
+        """The address of constant bytes, which lie on lines of 64 bytes."""
+        text = "".join(f"\\{b:02X}" for b in data)
+        body = f'private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
+        found = next((name for name, known in self.constants.items() if known == body), None)
+        if found is None:
+            found = f"@{self.unique(stem)}"
+            self.constants[found] = body
+        return found
 
     def add_metadata(self, body: str, distinct: bool = False) -> str:
         """A numbered metadata node; `SELF` in `body` is its own name. Returns `!n`."""
@@ -70,7 +81,14 @@ class ModuleText:
     def text(self, header: Sequence[str]) -> str:
         """The whole module."""
         declared = [self.declarations[k] for k in sorted(self.declarations)]
-        parts = ["\n".join(header), *self.functions, "\n".join(declared), "\n".join(self.named + self.metadata)]
+        constants = "\n".join(f"{name} = {body}" for name, body in self.constants.items())
+        parts = [
+            "\n".join(header),
+            constants,
+            *self.functions,
+            "\n".join(declared),
+            "\n".join(self.named + self.metadata),
+        ]
         return "\n\n".join(p for p in parts if p) + "\n"
 
 

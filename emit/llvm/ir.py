@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from polyc.emit.llvm import columns, interleaved
+from polyc.emit.llvm import columns, interleaved, matrices
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.debug import LineTable
 from polyc.emit.llvm.effort import FEW, few_passes, on_diagonals
@@ -29,6 +29,8 @@ from polyc.emit.loop_ir.loops import (
     Function,
     If,
     Let,
+    MatrixMove,
+    MatrixStatement,
     Prefetch,
     Ramp,
     Stmt,
@@ -122,7 +124,7 @@ class Names:
     def add(self, root: Stmt) -> Names:
         """Enter what a statement and all inside use; itself, to be chained."""
         for s in walk(root):
-            if isinstance(s, Store | Prefetch):
+            if isinstance(s, Store | Prefetch | MatrixMove):
                 self.buffers[s.array] = None
             for e in expressions(s):
                 self.add_expr(e)
@@ -141,7 +143,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
     if isinstance(s, Alloc):
         return s.buffer.shape
-    if isinstance(s, Prefetch):
+    if isinstance(s, Prefetch | MatrixMove):
         return s.index
     return ()
 
@@ -274,6 +276,8 @@ class _Writer:
             self.alloc(s)
         elif isinstance(s, Prefetch):
             self.x.prefetch(s.array, s.index)
+        elif isinstance(s, MatrixStatement):
+            matrices.write(self.x, s)
         else:
             raise BuildError(f"LLVM IR has no form for the loop-IR statement {type(s).__name__}")
 

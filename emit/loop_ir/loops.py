@@ -365,6 +365,50 @@ class WarpgroupProduct(PanelProduct):
     dtype: DType
 
 
+class MatrixStatement(Stmt):
+    """Something that a core does with its matrix registers: `MATRIX_REGISTERS` matrices of 32-bit words.
+
+    They are the thread's own, and hold garbage until `MatrixShapes` says how large they are."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixShapes(MatrixStatement):
+    """From here on register k has `shapes[k]` rows and words in a row; all words are 0. (0, 0): it is not used.
+    An empty tuple ends all use of the registers."""
+
+    shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixMove(MatrixStatement):
+    """A register takes a matrix from a buffer of 32-bit elements, or (`store`) gives it to the buffer.
+
+    Word (i, j) is `array[index + i * step]`, j added to the last subscript: rows are any constant steps apart, words
+    of a row lie side by side."""
+
+    register: int
+    array: str
+    index: tuple[Expr, ...]
+    step: tuple[int, ...]
+    store: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct(MatrixStatement):
+    """`acc[i, j] += sum over k of intrinsic(left[i, k], right[k, j])` of three registers, for all of their words.
+
+    `swapped`: the intrinsic takes its operands the other way round. `dot_bytes` is exact; `dot_bf16` adds f32 in some
+    order, and takes and gives 0 for what is smaller than a normal f32."""
+
+    acc: int
+    left: int
+    right: int
+    intrinsic: str
+    swapped: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class WarpReduce(Stmt):
     """Each `width` (2 to 32) neighbouring threads of a warp combine an element of register buffers of theirs.

@@ -26,6 +26,9 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixMove,
+    MatrixProduct,
+    MatrixShapes,
     Prefetch,
     Ramp,
     Stmt,
@@ -253,6 +256,15 @@ class _Reader:
         if found := re.fullmatch(r"warp (\S+) (\w+\[.*\])(?: among (\d+))?", text):
             array, index = _access(found[2], scope)
             return WarpReduce(found[1], array, index, scope.dtype(array), int(found[3] or 32))
+        if found := re.fullmatch(r"matrices (.*)", text):
+            shapes = re.findall(r"(\d+)x(\d+)", found[1])
+            return MatrixShapes(tuple((int(rows), int(words)) for rows, words in shapes))
+        if found := re.fullmatch(r"(?:m(\d) = )?matrix (\w+\[.*\]) by ([^=]*?)(?: = m(\d))?", text):
+            array, index = _access(found[2], scope)
+            step = tuple(int(n) for n in found[3].split(",") if n != "()")
+            return MatrixMove(int(found[1] or found[4]), array, index, step, bool(found[4]))
+        if found := re.fullmatch(r"m(\d) \+= (\w+)\(m(\d) @ m(\d)\)( swapped)?", text):
+            return MatrixProduct(int(found[1]), int(found[3]), int(found[4]), found[2], bool(found[5]))
         if found := re.fullmatch(r"prefetch (.*)", text):
             return Prefetch(*_access(found[1], scope))
         if found := re.fullmatch(r"(\w+) \+= warp(group)?_product(?:_tf32)?_(\d+)x(\d+)\((.*) @ (.*)\)", text):

@@ -19,6 +19,9 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixMove,
+    MatrixProduct,
+    MatrixShapes,
     Prefetch,
     Ramp,
     Stmt,
@@ -190,6 +193,14 @@ class _Printer:
             return f"{s.acc} += warp_product{kind}_{s.tiles[0]}x{s.tiles[1]}({what})"
         if isinstance(s, WarpReduce):
             return f"warp {s.op} {self.access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}"
+        if isinstance(s, MatrixShapes):
+            return f"matrices {', '.join(f'{rows}x{words}' for rows, words in s.shapes) or 'end'}"
+        if isinstance(s, MatrixMove):
+            matrix = f"matrix {self.access(s.array, s.index)} by {', '.join(map(str, s.step)) or '()'}"
+            return f"{matrix} = m{s.register}" if s.store else f"m{s.register} = {matrix}"
+        if isinstance(s, MatrixProduct):
+            how = " swapped" if s.swapped else ""
+            return f"m{s.acc} += {s.intrinsic}(m{s.left} @ m{s.right}){how}"
         assert isinstance(s, Prefetch), type(s)
         return f"prefetch {self.access(s.array, s.index)}"
 

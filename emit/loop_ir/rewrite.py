@@ -15,6 +15,7 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixMove,
     PanelProduct,
     Prefetch,
     Stmt,
@@ -70,7 +71,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     if isinstance(stmt, PanelProduct):
         left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
         return replace(stmt, left_index=left, right_index=right)
-    if isinstance(stmt, (WarpReduce, Prefetch)):
+    if isinstance(stmt, (WarpReduce, Prefetch, MatrixMove)):
         return replace(stmt, index=tuple(map(fn, stmt.index)))
     return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
 
@@ -103,7 +104,7 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
     elif isinstance(stmt, PanelProduct):
         yield from stmt.left_index
         yield from stmt.right_index
-    elif isinstance(stmt, WarpReduce):
+    elif isinstance(stmt, (WarpReduce, MatrixMove)):
         yield from stmt.index
 
 
@@ -233,7 +234,7 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         return If(fix(stmt.cond), then, orelse)
     if same and not stmt.bodies():
         return stmt
-    if isinstance(stmt, (Store, PanelProduct, WarpReduce, Prefetch)):
+    if isinstance(stmt, (Store, PanelProduct, WarpReduce, Prefetch, MatrixMove)):
         return _with_arrays(map_exprs(stmt, fix), arrays)
     bodies = tuple(_unique(b, vars, arrays, names) for b in stmt.bodies())
     return with_bodies(stmt if first else copy(stmt), bodies)
@@ -244,7 +245,7 @@ def _with_arrays(stmt: Stmt, arrays: Mapping[str, str]) -> Stmt:
     if isinstance(stmt, PanelProduct):
         acc, left, right = (arrays.get(a, a) for a in (stmt.acc, stmt.left, stmt.right))
         return replace(stmt, acc=acc, left=left, right=right)
-    assert isinstance(stmt, (Store, WarpReduce, Prefetch))
+    assert isinstance(stmt, (Store, WarpReduce, Prefetch, MatrixMove))
     return replace(stmt, array=arrays.get(stmt.array, stmt.array))
 
 

@@ -23,6 +23,7 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixStatement,
     PanelProduct,
     Ramp,
     Stmt,
@@ -86,7 +87,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return _launch(stmt, ranges)
     if isinstance(stmt, Barrier | EndCopies):
         return stmt
-    if isinstance(stmt, PanelProduct | WarpReduce):
+    if isinstance(stmt, PanelProduct | WarpReduce | MatrixStatement):
         return map_exprs(stmt, ex)
     assert isinstance(stmt, Store)
     return _store(stmt, ex)

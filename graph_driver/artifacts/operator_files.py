@@ -88,7 +88,7 @@ def code_of(
     check_threads(threads)
     portable = c99.target()
     only_c = isinstance(target, str) and target in PORTABLE
-    machine = portable if only_c else cpu_target(target)
+    machine = portable if only_c else cpu_target(target).without_matrices()  # whoever calls it has not asked for them
     if schedule is None:
         chosen = auto_schedule(scop, machine, sizes, threads or 1)
         plain = chosen if only_c else auto_schedule(scop, portable, sizes, 1)

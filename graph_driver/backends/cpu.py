@@ -205,8 +205,8 @@ class CBackend(_Cpu):
         return ("c",)
 
     def find(self, target: object) -> Target | None:
-        """This machine."""
-        return targets.host() if target == "c" else None
+        """This machine, without the matrix registers that C has no word for."""
+        return targets.host().without_matrices() if target == "c" else None
 
     def lacks(self, machine: Target) -> str:
         """A C compiler, perhaps."""

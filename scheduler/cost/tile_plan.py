@@ -15,6 +15,7 @@ from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
+from polyc.scheduler.cost.matrix_tile import MATRIX_GAIN, choose_matrix_tile, depth_of
 from polyc.scheduler.cost.panels import (
     APART_ROWS,
     FAR,
@@ -41,6 +42,7 @@ from polyc.scheduler.recognition.contraction import (
     Contraction,
     Operand,
     extent,
+    moves,
     recognise,
     slope,
     stride,
@@ -53,7 +55,7 @@ class TilePlan:
 
     `pack_rows`: the rows of a tile are copied side by side first, since as they lie more of their lines share sets of
     L1 than it has ways. `block`: rows after which columns begin anew (None: all of them), "fitting": as many as stay in
-    half of L2.
+    half of L2. `deep`: a loop of the reduction, and how many of its iterations are one product of matrices.
     """
 
     contraction: Contraction
@@ -66,6 +68,7 @@ class TilePlan:
     pack: bool
     pack_rows: bool = False
     block: int | Literal["fitting"] | None = "fitting"
+    deep: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,9 @@ def _score(
     step = apart if beside and apart else 1
     tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, step, most_rows=most_rows)
     score, pack_rows = tile.efficiency, False
+    deep = _multiplied_at_once(asked, c, other, columns, rows)
+    if deep is not None:
+        (tile, score), most_rows = (deep[0], deep[0].efficiency), None
     if most_rows is not None and rows is not None and rows_can_be_packed(c, panel, other, rows):
         tall = choose(row_extent, extent(c.update, columns), lanes, target, depth, step)
         share = copied_share(extent(c.update, columns), lanes, target)
@@ -184,7 +190,28 @@ def _score(
     if stride(c.update.target, columns, tile.columns) != 1:
         step = _bytes_apart(scop, c.update.target, columns)
         score *= scatter_share(fma_cycles, cells, tile.columns, step, target)
-    return TilePlan(c, panel, other, columns, rows, tile, score, pack, pack_rows)
+    return TilePlan(
+        c, panel, other, columns, rows, tile, score, pack, pack_rows, deep=None if deep is None else deep[1]
+    )
+
+
+def _multiplied_at_once(
+    asked: _Asked, c: Contraction, other: Operand, columns: str, rows: str | None
+) -> tuple[RegisterTile, tuple[str, int]] | None:
+    """The tile for products of whole matrices, and the loop along whose words they go; None where there are none, or
+    vectors are as fast."""
+    target, words = asked.target, [extent(c.update, i) for i in c.inner]
+    if not c.intrinsic or not target.multiplies(c.intrinsic) or rows is None or None in words:
+        return None
+    high, wide = extent(c.update, rows), extent(c.update, columns)
+    along = next((i for i in c.inner if stride(other.load, i, 1) == 1), None)
+    if high is None or wide is None or along is None or any(moves(c.update, i) for i in (*c.inner, rows, columns)):
+        return None
+    depth = depth_of(extent(c.update, along) or 1)
+    if depth is None or any(slope(e, rows, 1) is None for e in other.load.index):
+        return None
+    found = choose_matrix_tile(high, wide, prod(n or 1 for n in words), depth, asked.lanes, target)
+    return (found.tile, (along, depth)) if found.tile.efficiency > MATRIX_GAIN else None
 
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:

@@ -12,6 +12,8 @@ the operands that they move:
 
 from __future__ import annotations
 
+import islpy as isl
+
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, variables
 from polyc.poly.forms.ranges import largest
 from polyc.poly.records import dataclass
@@ -45,6 +47,13 @@ class Contraction:
         """Whether there is one real operand (`recognise_sweep`)."""
         return not self.operands[1].load.index and not self.operands[1].own
 
+    @property
+    def intrinsic(self) -> str:
+        """What multiplies words of several numbers, one of `PAIR_PRODUCTS`; "" for products of two numbers."""
+        value = self.update.value
+        product = value.b if isinstance(value, Binary) else value
+        return product.fn if isinstance(product, Call) and product.fn in PAIR_PRODUCTS else ""
+
 
 @dataclass(frozen=True, slots=True)
 class NoContraction:
@@ -61,6 +70,15 @@ def extent(stmt: Statement, name: str) -> int | None:
     """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
     top = largest(stmt.domain, stmt.iters.index(name))
     return None if top is None else top + 1
+
+
+def moves(stmt: Statement, name: str) -> bool:
+    """Whether the bounds of a loop depend on other loops."""
+    k = stmt.iters.index(name)
+    others = [d for d in range(len(stmt.iters)) if d != k]
+    constraints = [c for part in stmt.domain.get_basic_sets() for c in part.get_constraints()]
+    bounds = [c for c in constraints if c.involves_dims(isl.dim_type.set, k, 1)]
+    return any(c.involves_dims(isl.dim_type.set, d, 1) for c in bounds for d in others)
 
 
 def recognise(stmt: Statement) -> Contraction | None:

@@ -54,7 +54,7 @@ def test_products_without_the_instruction(sizes: tuple[int, int, int], backend: 
 @pytest.mark.parametrize(
     ("name", "instruction", "other"),
     [
-        ("sapphire-rapids", "vdpbf16ps", "vfmadd"),
+        ("sapphire-rapids", "(vdpbf16ps|tdpbf16ps)", "vfmadd"),
         ("neoverse-v1", "bfdot", "fmla"),
         ("x86-64-v4", "vfmadd", "vdpbf16ps"),
     ],

@@ -10,10 +10,8 @@ import sys
 from collections.abc import Sequence
 from math import prod
 
-import islpy as isl
-
 from polyc.poly.expr import Const, Load, Var, variables
-from polyc.poly.scop import Scop, Statement
+from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
 from polyc.scheduler.cost.assumed_sizes import likely_bytes, likely_values
@@ -24,6 +22,7 @@ from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimensi
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.recognition.contraction import (
     extent,
+    moves,
     slope,
 )
 from polyc.scheduler.recognition.group import Group, tile_is_filled, used_outside, written_arrays
@@ -82,6 +81,8 @@ class Tiling:
         if plan.rows is not None:
             cuts[plan.rows] = (block, tile.rows) if block else (tile.rows,)
             points.insert(0, Part(plan.rows, 2 if block else 1, "unroll"))
+        if plan.deep is not None:
+            cuts[plan.deep[0]] = (plan.deep[1],)
         return TiledProduct(
             tuple(s.name for s in self.group.statements()), self.group.contraction.update.name, self.group.iters, cuts,
             tuple(outer), tuple(points), (*self.reductions(), *points), tuple(kept),
@@ -198,7 +199,10 @@ class Tiling:
         Nor where bounds move with other loops: every copy would stand under a condition.
         """
         stmt, (first, *rest) = self.group.contraction.update, self.group.contraction.inner
-        spilling = {n for n in (first, *rest) if self.spills(n) or _moves(stmt, n)}
+        if self.plan.deep is not None:  # as `emit.passes.matrices` takes it
+            along, _ = self.plan.deep
+            return [*(Part(n) for n in (first, *rest) if n != along), Part(along), Part(along, 1)]
+        spilling = {n for n in (first, *rest) if self.spills(n) or moves(stmt, n)}
         # In another order the others are innermost (the first one steps over most memory).
         order = [first, *sorted(rest, key=lambda n: n not in spilling)] if self.scop.reassociate else [first, *rest]
         parts: list[Part] = []
@@ -237,16 +241,17 @@ class Tiling:
         lane_dim = next(k for k, e in enumerate(stmt.index) if e == Var(own))
         dims.sort(key=lambda k: k == lane_dim)
         layout = tuple((k, 1, 0) for k in dims)
-        moves = tile_is_filled(self.group, array), used_outside(self.scop, self.group, array)
-        return Kept(array, f"{array}_tile", "register", layout, at, None, *moves)
+        moved = tile_is_filled(self.group, array), used_outside(self.scop, self.group, array)
+        space: Space = "register" if self.plan.deep is None else "local"
+        return Kept(array, f"{array}_tile", space, layout, at, None, *moved)
 
     def rows_far_apart(self) -> bool:
         """Whether rows are copied side by side: the plan says so, or each step of the reduction reads its few row
         values from a cache line of its own, and more of those lines than half of L1 holds, so that every tile of rows
         and of columns would fetch them all again."""
         plan, c = self.plan, self.group.contraction
-        if plan.pack_rows:
-            return True
+        if plan.pack_rows or plan.deep is not None:
+            return plan.pack_rows
         load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
         alone = set(plan.panel.own) == {plan.columns}  # else blocks of channels, say, are loops around the panels
         uses = -(-prod(extent(c.update, o) or 1 for o in plan.panel.own) // plan.tile.columns)
@@ -276,12 +281,3 @@ class Tiling:
         """The panel operand copied once into panels of the tile's width (unit stride, no TLB misses)."""
         array = self.plan.panel.load.array
         return Kept(array, f"{array}_packed", space, panel_layout(self.plan), at, around)
-
-
-def _moves(stmt: Statement, name: str) -> bool:
-    """Whether the bounds of a loop depend on other loops."""
-    k = stmt.iters.index(name)
-    others = [d for d in range(len(stmt.iters)) if d != k]
-    constraints = [c for part in stmt.domain.get_basic_sets() for c in part.get_constraints()]
-    bounds = [c for c in constraints if c.involves_dims(isl.dim_type.set, k, 1)]
-    return any(c.involves_dims(isl.dim_type.set, d, 1) for c in bounds for d in others)

@@ -1,0 +1,280 @@
+"""Products of whole matrices: the reduction of a tile, for machines that multiply matrix registers (AMX).
+
+    for ...:                                    matrices ...
+        for k in range(depth):                  m0 = matrix T[0, 0]; ...
+            for i in range(rows):         ->    for ...:
+                for j in range(columns):            m4 = matrix A[..]; m6 = matrix B[..]; ...
+                    T[i, j] += dot(A, B)            m0 += dot(m4 @ m6); ...
+                                                matrix T[0, 0] = m0; ...
+
+The tile is cut into matrices of at most `MATRIX_ROWS` x `MATRIX_WORDS`. All of its sums stay in registers for the whole
+reduction, so there are as many as leave registers for the operands. Schedules are made so that this matches
+(`scheduler.cost.matrix_tile`); what does not match stays as it is, which is right everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from polyc.emit.loop_ir.linear import linear, rebuild, variables
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    MatrixMove,
+    MatrixProduct,
+    MatrixShapes,
+    Stmt,
+    Store,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.emit.passes.simplify import simplify
+from polyc.poly.expr import Binary, Call, Expr, Load, Var, substitute
+from polyc.poly.records import dataclass
+from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
+
+LEAST_ROWS = 2  # one row is a vector's work
+
+
+def matrix_products(fn: Function, target: Target) -> Function:
+    """Use matrix registers for the tiles whose products have the form."""
+    if not target.matrix or not any(_dot(s, target) for s in walk(fn.body)):
+        return fn
+    simple = simplify(fn)
+    body = _visit(simple.body, target)
+    return fn if body is simple.body else replace(simple, body=_configured_once(body))
+
+
+def _visit(stmt: Stmt, target: Target) -> Stmt:
+    if isinstance(stmt, Alloc) and stmt.buffer.space in ("register", "local"):
+        body = _tile(stmt.body, stmt.buffer, target)
+        if body is not stmt.body:
+            return Alloc(replace(stmt.buffer, space="local"), _rolled(body))
+    return with_bodies(stmt, tuple(_visit(b, target) for b in stmt.bodies()))
+
+
+def _tile(stmt: Stmt, tile: Buffer, target: Target) -> Stmt:
+    """The statement with the products that are added to the tile in matrix registers."""
+    if isinstance(stmt, For) and stmt.kind == "serial":
+        found = _nest(stmt, tile, target)
+        if found is not None:
+            return _multiplied(found)
+    return with_bodies(stmt, tuple(_tile(b, tile, target) for b in stmt.bodies()))
+
+
+def _rolled(s: Stmt) -> Stmt:
+    """Loops over the tile, which lies in memory now, as loops."""
+    s = with_bodies(s, tuple(_rolled(b) for b in s.bodies()))
+    return replace(s, kind="serial", factor=None) if isinstance(s, For) and s.kind == "unroll" else s
+
+
+# ---- the form ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Elements `array[index + i * step]` for rows i, words side by side."""
+
+    array: str
+    index: tuple[Expr, ...]
+    step: tuple[int, ...]
+
+    def part(self, row: int, word: int) -> tuple[Expr, ...]:
+        """Subscripts of a word."""
+        moved = [rebuild(linear(e).shift(row * d)) for e, d in zip(self.index, self.step, strict=True)]
+        return (*moved[:-1], rebuild(linear(moved[-1]).shift(word)))
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """`tile[i, j] += intrinsic(left[i, k], right[k, j])` (or `swapped`) in all iterations of `loops`."""
+
+    loops: tuple[For, ...]
+    rows: int
+    depth: int
+    columns: int
+    tile: _Matrix
+    left: _Matrix
+    right: _Matrix
+    intrinsic: str
+    swapped: bool
+
+
+def _dot(s: Stmt, target: Target) -> Call | None:
+    """The product that a store adds, if the machine has it for matrices."""
+    if not isinstance(s, Store) or s.reduction != "+" or s.mask is not None:
+        return None
+    e: Expr = s.value
+    if isinstance(e, Binary) and e.op == "+" and e.a == Load(s.array, s.index, e.dtype):
+        e = e.b
+        return e if isinstance(e, Call) and target.multiplies(e.fn) else None
+    if not isinstance(e, Call) or not e.fn.endswith("_add") or not target.multiplies(e.fn.removesuffix("_add")):
+        return None
+    *factors, added = e.args
+    if added != Load(s.array, s.index, e.dtype):
+        return None
+    return Call(e.fn.removesuffix("_add"), tuple(factors), e.dtype)
+
+
+def _nest(loop: For, tile: Buffer, target: Target) -> _Nest | None:
+    """The product whose outermost reduction loop this is."""
+    loops, inner = [loop], loop.body
+    while isinstance(inner, For):
+        loops.append(inner)
+        inner = inner.body
+    dot = _dot(inner, target)
+    if dot is None or not isinstance(inner, Store) or inner.array != tile.name or len(loops) < 3:
+        return None
+    *around, deep, high, wide = loops
+    if (deep.kind, high.kind, wide.kind) != ("serial", "unroll", "vector"):
+        return None
+    if any(x.kind != "serial" or x.until is not None for x in (*around, deep)):
+        return None
+    sizes = [_trip(x) for x in (deep, high, wide)]
+    if None in sizes or not (sizes[0] or 0) <= MATRIX_WORDS or not (sizes[1] or 0) >= LEAST_ROWS:
+        return None
+    depth, rows, columns = (n or 0 for n in sizes)
+    if not depth or not columns or _registers(rows, columns) is None:
+        return None
+    first = {x.var: x.lo for x in (deep, high, wide)}
+    sums = _matrix(inner.array, inner.index, high.var, wide.var, deep.var, first)
+    if sums is None or any(x.var in variables(e) for x in around for e in inner.index):
+        return None
+    for swapped in (False, True):
+        a, b = dot.args[::-1] if swapped else dot.args
+        if isinstance(a, Load) and isinstance(b, Load):
+            left = _matrix(a.array, a.index, high.var, deep.var, wide.var, first)
+            right = _matrix(b.array, b.index, deep.var, wide.var, high.var, first)
+            if left is not None and right is not None and tile.name not in (a.array, b.array):
+                return _Nest(tuple(around), rows, depth, columns, sums, left, right, dot.fn, swapped)
+    return None
+
+
+def _trip(loop: For) -> int | None:
+    limit = full(loop)
+    return None if limit is None or limit.conditions or loop.step != 1 else limit.trip
+
+
+def _matrix(
+    array: str, index: tuple[Expr, ...], row: str, word: str, still: str, first: dict[str, Expr]
+) -> _Matrix | None:
+    """What an access is whose rows `row` moves and whose words in a row `word`; None if `still` moves it, too."""
+    step = []
+    for place, e in enumerate(index):
+        form = linear(e)
+        if any(not isinstance(a, Var) and {row, word, still} & variables(a) for a, _ in form.terms):
+            return None
+        along = form.coefficient(Var(word))
+        if form.coefficient(Var(still)) or along != (place == len(index) - 1):
+            return None
+        step.append(form.coefficient(Var(row)))
+    if not index or not any(step):
+        return None
+    return _Matrix(array, tuple(rebuild(linear(substitute(e, first))) for e in index), tuple(step))
+
+
+# ---- registers ---------------------------------------------------------------------------------
+
+
+def _pieces(size: int, most: int) -> list[tuple[int, int]]:
+    """Where the parts of a dimension begin, and their sizes."""
+    return [(k, min(most, size - k)) for k in range(0, size, most)]
+
+
+@dataclass(frozen=True)
+class _Registers:
+    """Which register has which part: `sums[i][j]`; `kept` those of the operand whose parts stay for a step of the
+    reduction, and by size the one for `streamed` parts of the other."""
+
+    sums: tuple[tuple[int, ...], ...]
+    kept: tuple[int, ...]
+    streamed: dict[int, int]
+    keeps_rows: bool
+
+
+def _registers(rows: int, columns: int) -> _Registers | None:
+    """The registers of a tile; None where there are too few.
+
+    Parts of the operand that has fewer are kept, those of the other pass through one register, or two if the last part
+    is smaller."""
+    high, wide = _pieces(rows, MATRIX_ROWS), _pieces(columns, MATRIX_WORDS)
+    count = len(high) * len(wide)
+    keeps_rows = len(high) < len(wide)
+    kept, others = (high, wide) if keeps_rows else (wide, high)
+    sizes = list(dict.fromkeys(n for _, n in others))
+    if count + len(kept) + len(sizes) > MATRIX_REGISTERS:
+        return None
+    sums = tuple(tuple(range(i * len(wide), (i + 1) * len(wide))) for i in range(len(high)))
+    after = count + len(kept)
+    return _Registers(sums, tuple(range(count, after)), {n: after + k for k, n in enumerate(sizes)}, keeps_rows)
+
+
+def _multiplied(n: _Nest) -> Stmt:
+    """The nest in matrix registers."""
+    found = _registers(n.rows, n.columns)
+    assert found is not None
+    high, wide = _pieces(n.rows, MATRIX_ROWS), _pieces(n.columns, MATRIX_WORDS)
+    shapes = [(0, 0)] * MATRIX_REGISTERS
+    first, last = [], []
+    for (i, rows), registers in zip(high, found.sums, strict=True):
+        for (j, words), k in zip(wide, registers, strict=True):
+            shapes[k] = rows, words
+            first.append(MatrixMove(k, n.tile.array, n.tile.part(i, j), n.tile.step))
+            last.append(replace(first[-1], store=True))
+    steps: list[Stmt] = []
+
+    def load(k: int, start: int, size: int, is_row: bool) -> None:
+        matrix, part = (n.left, n.left.part(start, 0)) if is_row else (n.right, n.right.part(0, start))
+        shapes[k] = (size, n.depth) if is_row else (n.depth, size)
+        steps.append(MatrixMove(k, matrix.array, part, matrix.step))
+
+    kept, others = (high, wide) if found.keeps_rows else (wide, high)
+    for k, (start, size) in zip(found.kept, kept, strict=True):
+        load(k, start, size, found.keeps_rows)
+    for b, (start, size) in enumerate(others):
+        own = found.streamed[size]
+        load(own, start, size, not found.keeps_rows)
+        for a, k in enumerate(found.kept):
+            acc, left, right = (found.sums[a][b], k, own) if found.keeps_rows else (found.sums[b][a], own, k)
+            steps.append(MatrixProduct(acc, left, right, n.intrinsic, n.swapped))
+    body: Stmt = Block(tuple(steps))
+    for loop in reversed(n.loops):
+        body = replace(loop, body=body)
+    return Block((MatrixShapes(tuple(shapes)), *first, body, *last, MatrixShapes(())))
+
+
+# ---- shapes, once where they are the same ------------------------------------------------------
+
+
+def _configured_once(stmt: Stmt) -> Stmt:
+    """Shapes said where a thread begins, if they are the same for all that it does: to say them takes longer than a
+    product."""
+    own = dict.fromkeys(s for s in _of_thread(stmt) if isinstance(s, MatrixShapes) and s.shapes)
+    once = next(iter(own)) if len(own) == 1 else None
+    inner = _threads(stmt, once)
+    return inner if once is None else Block((once, inner, MatrixShapes(())))
+
+
+def _of_thread(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements that the thread itself runs."""
+    yield stmt
+    for b in stmt.bodies() if not _starts_threads(stmt) else ():
+        yield from _of_thread(b)
+
+
+def _starts_threads(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind == "parallel"
+
+
+def _threads(stmt: Stmt, said: MatrixShapes | None) -> Stmt:
+    """Without the shapes that are `said`; what other threads run says its own."""
+    if isinstance(stmt, For) and _starts_threads(stmt):
+        return replace(stmt, body=_configured_once(stmt.body))
+    if isinstance(stmt, Block) and said is not None:
+        stmt = Block(tuple(s for s in stmt.stmts if not isinstance(s, MatrixShapes)))
+    return with_bodies(stmt, tuple(_threads(b, said) for b in stmt.bodies()))

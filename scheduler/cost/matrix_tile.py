@@ -1,0 +1,81 @@
+"""Tiles of a contraction for machines that multiply whole matrices (AMX; `Target.matrix`).
+
+A step of the reduction multiplies up to `MATRIX_ROWS` rows of words by as many columns, once for each matrix of sums.
+It takes as long as the slowest of: the products, which need a cycle for each row (`Target.matrix_cycles`); the lines of
+their operands, from L1 or L2; a product's latency where there are few sums (Intel 64 and IA-32 Architectures
+Optimization Reference Manual, chapter 20). Sums lie in memory before and after.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from polyc.poly.records import dataclass
+from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
+from polyc.scheduler.cost.register_tile import L2_BYTES_PER_CYCLE, LOADS_PER_CYCLE, RegisterTile
+
+LATENCY = 52  # cycles of a product whose sums the next one needs (Intel's manual, table 20-3)
+LINE = 64  # bytes of a row of a matrix register
+ROW_MOVES = 2  # cycles for a row of sums that is filled, loaded, stored and read again, beside what it is filled with
+CALL = 60  # cycles of a tile for what is done once: shapes, the first loads and the last products wait for each other
+LEAST_DEPTH = 4  # words that are multiplied at once: fewer are a vector's work
+MATRIX_GAIN = 1.0  # of the vector units' peak that a tile must pass
+MOST_PARTS = 4  # of sums in registers
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTile:
+    """`tile` of sums, `depth` words of the reduction at once; `tile.efficiency` is in terms of the vector units' peak,
+    which it passes."""
+
+    tile: RegisterTile
+    depth: int
+
+
+def depth_of(words: int) -> int | None:
+    """How many of so many words that lie side by side are multiplied at once: a divisor, so that no rest is left."""
+    found = next(d for d in range(MATRIX_WORDS, 0, -1) if words % d == 0)
+    return found if found >= LEAST_DEPTH else None
+
+
+def _parts(size: int, most: int) -> int:
+    return -(-size // most)
+
+
+def fits(rows: int, columns: int) -> bool:
+    """Whether the sums of a tile, the parts of the operand that has fewer and two of the other have registers."""
+    high, wide = _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
+    ends = (high if high >= wide else wide) > 1 and (rows % MATRIX_ROWS or columns % MATRIX_WORDS)
+    return high * wide <= MOST_PARTS and high * wide + min(high, wide) + (2 if ends else 1) <= MATRIX_REGISTERS
+
+
+def _tile_cycles(rows: int, columns: int, depth: int, steps: int, target: Target) -> float:
+    """Cycles of one tile of so many rows and columns."""
+    high, wide = _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
+    products = rows * wide * target.matrix_cycles / MATRIX_ROWS
+    lines = rows + depth * wide
+    far = steps * depth * columns * 4 > target.l1 // 2
+    moved = depth * wide * LINE / L2_BYTES_PER_CYCLE if far else 0.0
+    step = max(products, lines / LOADS_PER_CYCLE, moved, LATENCY if high * wide == 1 else 0.0)
+    return steps * step + rows * wide * ROW_MOVES + CALL
+
+
+@lru_cache(maxsize=4096)
+def choose_matrix_tile(rows: int, columns: int, words: int, depth: int, lanes: int, target: Target) -> MatrixTile:
+    """The tile for `rows` x `columns` sums of `words` words, `depth` of them at once."""
+    best: MatrixTile | None = None
+    steps = words // depth
+    for wide in range(1, MOST_PARTS + 1):
+        for high in range(1, min(rows, MOST_PARTS * MATRIX_ROWS) + 1):
+            width = wide * MATRIX_WORDS
+            if not fits(high, width) or (wide > 1 and width >= columns + MATRIX_WORDS):
+                continue
+            cycles = 0.0
+            for h, many in ((high, rows // high), (rows % high, 1)):
+                for w, more in ((width, columns // width), (columns % width, 1)):
+                    cycles += many * more * _tile_cycles(h, w, depth, steps, target) if h and w else 0.0
+            share = rows * columns / lanes * words / target.fma_units / cycles
+            if best is None or share > best.tile.efficiency:
+                best = MatrixTile(RegisterTile(high, width // lanes, lanes, share), depth)
+    assert best is not None
+    return best
