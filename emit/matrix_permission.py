@@ -1,8 +1,8 @@
 """Linux's permission to use matrix registers (AMX): a process has to ask, once, before the first instruction.
 
 Their state is 8 KiB for each thread, which the kernel saves only for those that asked (`ARCH_REQ_XCOMP_PERM`,
-Documentation/arch/x86/xstate.rst). All threads of a process have the permission, and children that it forks; a program that is
-started anew asks again.
+Documentation/arch/x86/xstate.rst). All threads of a process have the permission, and children that it forks; a program
+that is started anew asks again.
 """
 
 from __future__ import annotations

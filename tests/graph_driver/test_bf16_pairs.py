@@ -65,8 +65,8 @@ def test_instructions_of_the_target(name: str, instruction: str, other: str, siz
     kernel = compile_operator(make_bf16_matmul(rows, k // 2, columns).scop(), targets.get(name))
     text = kernel.source("asm")
     assert re.search(rf"\b{instruction}", text) and not re.search(rf"\b{other}", text)
-    calls = re.search(r"dot_bf16_add|fma\(", kernel.source("loops"))
-    assert calls and (calls[0] == "dot_bf16_add") == (name != "x86-64-v4")
+    calls = re.search(r"dot_bf16(_add)?\(|fma\(", kernel.source("loops"))
+    assert calls and calls[0].startswith("dot_bf16") == (name != "x86-64-v4")
     assert "dot_bf16" not in kernel.source("c")
 
 
