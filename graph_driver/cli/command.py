@@ -67,7 +67,10 @@ def _compile_command(commands: Any) -> None:
         "--stop-after", choices=("frontend", "graph"),
         help="write the graph after its target-independent passes, or after all, to OUT (MODEL.graph), and stop",
     )  # fmt: skip
-    make.add_argument("--emit", choices=("graph",), help="with --stop-after: what is written")
+    make.add_argument(
+        "--emit", choices=("graph", "mlir"),
+        help="with --stop-after: the graph; mlir: all kernels as one MLIR module in OUT (MODEL.mlir), and stop",
+    )  # fmt: skip
     make.add_argument(
         "--dump-after",
         metavar="A,B,...",
@@ -190,7 +193,7 @@ def _building(commands: Any) -> None:
     build = commands.add_parser("build", help="an operator as C, header, LLVM IR, shared object", allow_abbrev=False)
     build.add_argument("what", metavar="FILE.py:OP")
     build.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder (default: OP_build)")
-    build.add_argument("--emit", metavar="A,B", help="c, h, ll, asm, obj, so (default: c,h,so)")
+    build.add_argument("--emit", metavar="A,B", help="c, h, ll, mlir, asm, obj, so (default: c,h,so)")
     build.add_argument(
         "--size", action="append", default=[], metavar="NAME=V", help="value of a size; others are arguments"
     )

@@ -15,6 +15,7 @@ from typing import Any
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import for_stage, platform_of
 from polyc.graph_driver.cli.inspect import UsageError
+from polyc.graph_driver.cli.mlir import write_mlir
 from polyc.graph_driver.cli.models import formed_of, imported_for, plan_of, plan_stage
 from polyc.graph_driver.graph.exact_text import Part, exact_graph, parts
 from polyc.graph_driver.graph.ir import Graph
@@ -31,9 +32,12 @@ def dump(arguments: argparse.Namespace, options: CompileOptions) -> bool:
     """Write what the arguments ask for; whether compiling ends here.
 
     Raises:
-        UsageError: a stage that there is not, or `--emit` without `--stop-after`.
+        UsageError: a stage that there is not, or `--emit graph` without `--stop-after`.
         ModelError: the model cannot be read.
     """
+    if arguments.emit == "mlir":
+        write_mlir(arguments, options)
+        return True
     if arguments.emit is not None and arguments.stop_after is None:
         raise UsageError("--emit graph needs --stop-after frontend or --stop-after graph")
     platform = platform_of(for_stage(options.target, "graph", runs=False), options.threads, runs=False)

@@ -266,15 +266,20 @@ def plan_stage(plan: Plan, stage: str) -> str:
     return "\n".join([*lines(plan), "at the representative sizes:", text(plan.at(plan.symbols.typical))])
 
 
-def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Group]]:
-    """Distinct kernels with a title each, or the one asked for."""
+def kernels_of(groups: Sequence[Group]) -> list[tuple[str, Group]]:
+    """Distinct kernels with a title each."""
     distinct: dict[str, tuple[str, Group]] = {}
     uses: dict[str, int] = {}
     for g in groups:
         if g.scop is not None:
             uses[g.key] = uses.get(g.key, 0) + 1
             distinct.setdefault(g.key, (f"kernel {len(distinct)}: {g.label} at '{g.nodes[0].name}'", g))
-    every = [(f"{title}, {uses[key]} times" if uses[key] > 1 else title, g) for key, (title, g) in distinct.items()]
+    return [(f"{title}, {uses[key]} times" if uses[key] > 1 else title, g) for key, (title, g) in distinct.items()]
+
+
+def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Group]]:
+    """Distinct kernels with a title each, or the one asked for."""
+    every = kernels_of(groups)
     return every if kernel is None else _named(every, kernel)
 
 
