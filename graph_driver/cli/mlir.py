@@ -40,7 +40,13 @@ def write_mlir(arguments: argparse.Namespace, options: CompileOptions) -> None:
 
 
 def model_kernels(path: Path, options: CompileOptions) -> list[tuple[str, Function]]:
-    """The distinct kernels of a model, ready to be printed, each with what it computes. Raises as `write_mlir`."""
+    """The distinct kernels of a model, ready to be printed, each with what it computes.
+
+    Raises:
+        UsageError: the target is no CPU.
+        ModelError: the model cannot be read.
+        BuildError: a kernel has no code.
+    """
     platform = platform_of(options.target, options.threads, runs=False)
     if "mlir" not in platform.backend.stages:
         raise UsageError(f"--emit mlir is for CPUs, and {platform.meant} is none")

@@ -251,7 +251,7 @@ def test_without_a_linker_only_the_shared_object_is_refused(
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="no kind of file 'exe'.*c, h, ll, asm, obj, so"):
+    with pytest.raises(ArgumentError, match="no kind of file 'exe'.*c, h, ll, mlir, asm, obj, so"):
         small.matmul.build(tmp_path, emit="c,exe")
     with pytest.raises(BuildError, match="for CPUs, and sm_80 is none"):
         small.matmul.build(tmp_path, emit="c", target="sm_80")
@@ -265,7 +265,7 @@ def test_refusals(tmp_path: Path) -> None:
     [
         (["build", f"{MATMUL}:nope"], 2, "has no operator 'nope'"),
         (["build", "nofile.py:matmul"], 2, "no such file: nofile.py"),
-        (["build", f"{MATMUL}:matmul", "--emit", "exe"], 2, "choose from c, h, ll, asm, obj, so"),
+        (["build", f"{MATMUL}:matmul", "--emit", "exe"], 2, "choose from c, h, ll, mlir, asm, obj, so"),
         (["build", "model.onnx"], 2, "polyc compile"),
         (["compile", f"{MATMUL}:matmul"], 2, "polyc build"),
         (["build", f"{MATMUL}:matmul", "--size", "Q=3"], 2, "has no size 'Q' (it has M, K, N)"),
