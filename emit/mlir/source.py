@@ -43,7 +43,9 @@ def to_mlir(fn: Function) -> str:
 def module(functions: Sequence[tuple[str, Function]]) -> str:
     """A module of several kernels, whose names differ, each with a comment of one line ("": none). Raises `BuildError`
     as `to_mlir` does."""
-    texts = [f"{f'  // {comment}{chr(10)}' if comment else ''}{_Writer(_plain(fn)).function()}" for comment, fn in functions]
+    texts = [
+        f"{f'  // {comment}{chr(10)}' if comment else ''}{_Writer(_plain(fn)).function()}" for comment, fn in functions
+    ]
     return "\n".join(["module {", *texts, "}"]) + "\n"
 
 
