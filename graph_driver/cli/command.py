@@ -117,6 +117,10 @@ def _run_command(commands: Any) -> None:
         "--stop-at", metavar="PATTERN",
         help="of --mode eager: run no further than the first step of this name (as for --eager), print what it made",
     )  # fmt: skip
+    run.add_argument(
+        "--count-work", action="store_true",
+        help="run once more, print the operations that it does and how often each body of control flow runs",
+    )  # fmt: skip
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     run.add_argument(
         "--contiguous", action="append", default=[], metavar="A,B,...",

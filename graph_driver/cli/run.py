@@ -95,6 +95,11 @@ def run_command(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.bench.profile import write_profile
 
         write_profile(model, inputs, arguments.profile)
+    work = None
+    if arguments.count_work:
+        from polyc.graph_driver.explaining.work_done import work_done
+
+        work = work_done(model, inputs)
     differences: list[Difference] = []
     limits: dict[str, float] = {}
     reference = ""
@@ -111,12 +116,16 @@ def run_command(arguments: argparse.Namespace) -> int:
             data["watched"] = [s.data() for s in watch.seen]
         if evicted is not None:
             data["evicted"] = asdict(evicted)
+        if work is not None:
+            data["work"] = asdict(work)
         print(json.dumps(data | {"seconds": {"link": loaded - start, "run": seconds}}, indent=2, sort_keys=True))
     else:
         seen = [] if watch is None else watch.seen
         print(_text(model, outputs | tensors, seconds, seen, differences, limits, reference))
         if evicted is not None:
             print(f"memory   {evicted}")
+        if work is not None:
+            print(work)
     return 0 if good else 1
 
 
@@ -185,7 +194,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
 
 NOT_WITH_DIFFERENTIAL: Mapping[str, Any] = {
     "mode": "graph", "eager": [], "tensor": [], "save": None, "check": False, "reference": None, "poison": False,
-    "profile": None, "contiguous": [], "stop_at": None, "held_at_most": None,
+    "profile": None, "contiguous": [], "stop_at": None, "held_at_most": None, "count_work": False,
 }  # fmt: skip
 """Options of a run that `--differential` does not do, and what they are when not given."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -126,8 +128,25 @@ class ControlNode:
         return np.stack([np.empty(slot.shape, BY_NAME[slot.dtype].np)], axis).take([], axis)
 
 
+_RAN: ContextVar[list[Body] | None] = ContextVar("bodies that have run", default=None)
+
+
+@contextmanager
+def bodies_run() -> Iterator[list[Body]]:
+    """Inside, every body of control flow that this thread runs is added to the list, each time."""
+    ran: list[Body] = []
+    token = _RAN.set(ran)
+    try:
+        yield ran
+    finally:
+        _RAN.reset(token)
+
+
 def _run(body: Body, own: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
     """Results of a body in order, for its `own` inputs and what it reads of the graph around it."""
+    ran = _RAN.get()
+    if ran is not None:
+        ran.append(body)
     names = body.plan.inputs
     feeds = dict(zip(names, own)) | {n: captures[n] for n in names[len(own) :]}
     made = body(feeds)

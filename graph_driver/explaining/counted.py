@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.pieces import translate
+from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.records import dataclass
 
@@ -25,6 +29,27 @@ def counted_work(g: Group) -> dict[str, Any]:
         except PolycError:
             found[what] = None
     return found
+
+
+def operations_of(graph: Graph) -> tuple[int, int]:
+    """Floating-point operations of a graph's nodes as their operators define them (nodes without loops have none), and
+    how many nodes are not counted because data decide how far their loops go."""
+    from polyc.scheduler.schedule import Schedule
+
+    known: dict[str, int | None] = {}
+    found: list[int | None] = []
+    for piece in translate(graph, lookup):
+        if piece.operator is not None:
+            scop = piece.operator.scop
+            text = json_io.dumps(scop)
+            if text not in known:
+                try:
+                    known[text] = Schedule.start(scop).count("flops")()
+                except PolycError:
+                    known[text] = None
+            found.append(known[text])
+    counted = [n for n in found if n is not None]
+    return sum(counted), len(found) - len(counted)
 
 
 @dataclass(frozen=True)
