@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from polyc.emit import cache, targets
@@ -70,13 +71,21 @@ def compile_kernel(
 
 
 def compile_step(
-    scop: Scop, tree: Node, target: Target, backend: str, name: str, notes: Sequence[str] = (), checks: bool = False
+    scop: Scop,
+    tree: Node,
+    target: Target,
+    backend: str,
+    name: str,
+    notes: Sequence[str] = (),
+    checks: bool = False,
+    overlapping: bool = False,
 ) -> tuple[Function, tuple[Buffer, ...], Native, Report]:
     """Machine code for one step of a program that plans its memory.
 
     Large local arrays are buffer arguments after the Scop's own, as far as the sizes of the Scop give
     theirs; they are returned beside the function. With `checks`, the record of violated accesses is one of them, if
-    the Scop needs one (`checks.self_describing`).
+    the Scop needs one (`checks.self_describing`). With `overlapping`, no argument is assumed to lie apart from another:
+    the code keeps the order of accesses to all of them (`polyc.emit.loop_ir.overlap` says what that allows).
 
     Raises:
         BuildError: no C compiler, or no code for this tree.
@@ -86,6 +95,8 @@ def compile_step(
         made = self_describing(optimised_function(scop, tree, name, target, backend, report, checks))
         function, scratch = hoist(made, STACK_BYTES, STACK_TOTAL, symbolic=True)
         scratch = (*made.buffers[-1:], *scratch) if made.checks else scratch
+        if overlapping:
+            function = replace(function, buffers=tuple(replace(b, apart=False) for b in function.buffers))
         native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report

@@ -54,6 +54,7 @@ def compile_model(
     data: Mapping[str, Any] | None = None,
     allow_downcast: bool = False,
     reproducible: bool = False,
+    memory: str = "usual",
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -111,6 +112,9 @@ def compile_model(
         allow_downcast: compute f64 in f32 on a target without f64.
         reproducible: the same bits on every number of threads, size of batch, CPU and back end: every sum is added up
             in the order of its operator's program (docs/reproducible.md). Implies `exact`.
+        memory: `usual`, or `minimal`: the arena as small as it gets, whatever that costs. What a kernel has read for
+            the last time is written over by what it makes, element by element (docs/memory.md). For `cpu`, and for
+            sizes that are numbers.
 
     Raises:
         ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.
@@ -122,7 +126,7 @@ def compile_model(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
         fast_math, bind or {}, planner, tasks, tuned, one_precision(precision, dtype), keep_f32, contiguous, layouts,
         strict_annotations, strict_shapes, checks, tier, narrow_only, max_error, data or {}, allow_downcast,
-        reproducible,
+        reproducible, memory,
     ))  # fmt: skip
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from polyc.graph_driver.planning.contiguous import Groups
 
 
+MEMORIES = (USUAL, MINIMAL) = ("usual", "minimal")
+"""How little memory a run shall need: as little as costs no time, or as little as possible."""
+OVERWRITING = "minimal, overwriting"
+"""One way to MINIMAL: results that can take an operand's place as a whole do. It is not asked for, but tried."""
 TIERS = (FULL, FAST, PROGRESSIVE) = ("full", "fast", "progressive")
 """How much is made of the code before a model runs (docs/internals/models.md)."""
 
@@ -89,6 +93,7 @@ class CompileOptions:
     data: Mapping[str, Any] = field(default_factory=dict)
     allow_downcast: bool = False
     reproducible: bool = False
+    memory: str = USUAL
 
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "bind", "data"):
@@ -99,6 +104,16 @@ class CompileOptions:
             raise ArgumentError(f"the memory limit is a number of bytes, not {limit!r:.80}")
         if self.planner is not None and self.planner not in memory.PLANNERS:
             raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
+        if self.memory not in (*MEMORIES, OVERWRITING):
+            raise ArgumentError(f"there is no memory '{self.memory}'; choices are {', '.join(MEMORIES)}")
+        if self.overlapping:
+            for name, other in (("tasks", self.tasks), ("planner", self.planner), ("contiguous", self.contiguous)):
+                if other:
+                    raise OptionError(
+                        f"memory minimal has a plan of its own, {name} asks for another: take one of them"
+                    )
+            if self.tier != FULL:
+                raise OptionError(f"memory minimal takes its time, tier {self.tier} has none: take one of them")
         if self.layouts not in LAYOUTS:
             raise ArgumentError(f"there are no layouts '{self.layouts}'; choices are {', '.join(LAYOUTS)}")
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -111,6 +126,11 @@ class CompileOptions:
             raise OptionError("reproducible has no effect with tier progressive: its first answers are NumPy's")
         if self.reproducible and self.fast_math:
             raise OptionError("reproducible keeps every rounding, fast_math changes them: take one of them")
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether tensors may lie over others that die while they are made."""
+        return self.memory != USUAL
 
     def pipeline(self, platform: Platform) -> tuple[Pass, ...]:
         """The graph passes in the order in which they run.
@@ -167,7 +187,7 @@ class CompileOptions:
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
     "layouts": ("auto", "as_given"), "threads": (None, 1), "tasks": (False,), "tuned": (None, False),
-    "contiguous": ((), []), "tier": (FULL,),
+    "contiguous": ((), []), "tier": (FULL,), "memory": (USUAL,),
 }  # fmt: skip
 """Values that say that an option is not asked for."""
 
@@ -175,6 +195,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
     "symbolic sizes": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
         "layouts": "blocks of channels need sizes that are numbers (--dim NAME=V)",
+        "memory": "which elements die before others are made needs sizes that are numbers (--dim NAME=V)",
     },
     "one thread": {
         "tasks": "independent steps run at the same time on several (threads=2 or more)",

@@ -1,8 +1,12 @@
-"""In place: may a result overwrite an operand? Decided from the access relations.
+"""In place: may a result overwrite an operand, as a whole or at a distance? Decided from the access relations.
 
 The result `y` may lie where `x` lies when every element of `x` is read for the last time no
 later than the element of `y` at its address is written for the first time. Then both become one
 `inout` array of the Scop, so that every later schedule has to keep that order too.
+
+Where it may not lie at the same place, it may lie at a distance: elements die one by one, and `gap` is the interval of
+distances at which one would be overwritten before its last use. (That is for the order of the program; of the loops
+of a kernel `polyc.emit.loop_ir.overlap` says the same.)
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from polyc.poly.expr import Const
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import rename
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Array, Scop
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,11 @@ class Clash:
         return f"'{self.target}' cannot overwrite '{self.source}': {self.reason}"
 
 
-def clash(scop: Scop, source: str, target: str, every_order: bool = False) -> Clash | None:
-    """Why `target` cannot share its memory with `source`; None when it can.
+def clash(scop: Scop, source: str, target: str, every_order: bool = False, distance: int = 0) -> Clash | None:
+    """Why `target` cannot share its memory with `source`, from `distance` elements behind its begin on; None when it
+    can.
 
-    Both are addressed row by row; where their shapes differ they must be constant. With
+    Both are addressed row by row; where their shapes differ, or with a distance, they must be constant. With
     `every_order` sharing must also leave the scheduler all its freedom: each element's reader
     is the instance that writes it, or one whose value that instance needs anyway.
 
@@ -57,13 +62,12 @@ def clash(scop: Scop, source: str, target: str, every_order: bool = False) -> Cl
         return Clash(source, target, f"only a result overwrites a read-only operand, not {y.kind} {x.kind}")
     if x.dtype != y.dtype:
         return Clash(source, target, f"the elements are {x.dtype} and {y.dtype}")
-    address = _addresses(scop, source, target)
+    address = _addresses(scop, source, target, distance)
     if address is None:
         return Clash(source, target, "the sizes differ")
-    reads = [a for a in accesses(scop) if a.array == source and not a.write]
     writes = [a for a in accesses(scop) if a.array == target and a.write]
     pairs: dict[tuple[str, str], isl.Map] = {}
-    for w, r, both in _meeting(writes, reads, address):
+    for w, r, both in _meeting(writes, _reads(scop, source), address):
         key = (w.stmt, r.stmt)
         pairs[key] = pairs[key].union(both) if key in pairs else both
     if every_order and (hindered := _hindered(scop, pairs)) is not None:
@@ -72,6 +76,61 @@ def clash(scop: Scop, source: str, target: str, every_order: bool = False) -> Cl
     for (writer, reader), late in in_order(scop, pairs).items():
         return _example(source, target, writer, reader, late, writes)
     return None
+
+
+def gap(scop: Scop, source: str, target: str) -> tuple[int, int] | None:
+    """The open interval (low, high), in elements, in which `target`'s begin minus `source`'s must not lie when
+    `target` is written in the program's order while `source` dies; None where any distance is legal.
+
+    The least legal overlap: `low` is the greatest distance at which `target` may begin before `source`, `high` the
+    least at which it may begin behind. Both arrays are addressed row by row.
+
+    Raises:
+        ScopError: an array does not exist, is no operand and result of the same type, or has symbolic sizes.
+    """
+    for name in (source, target):
+        if name not in scop.arrays:
+            raise ScopError(f"no array '{name}': the arrays are {', '.join(scop.arrays)}")
+    x, y = scop.arrays[source], scop.arrays[target]
+    shapes = [_numbers(a) for a in (x, y)]
+    if x.kind != "in" or y.kind != "out" or x.dtype != y.dtype or None in shapes:
+        raise ScopError(f"'{target}' and '{source}' are no result and operand of one type whose sizes are numbers")
+    address = [_row_major(name, shape or []) for name, shape in zip((source, target), shapes, strict=True)]
+    writes = [a for a in accesses(scop) if a.array == target and a.write]
+    every: dict[tuple[str, str], isl.Map] = {}
+    for w in writes:
+        for r in _reads(scop, source):
+            both = isl.Map.from_domain_and_range(w.map.domain(), r.map.domain())
+            key = (w.stmt, r.stmt)
+            every[key] = every[key].union(both) if key in every else both
+    ends: list[int] = []
+    late = in_order(scop, every)
+    for w in writes:
+        for r in _reads(scop, source):
+            if (w.stmt, r.stmt) not in late:
+                continue
+            written = w.map.apply_range(address[1]).reverse()
+            distances = written.apply_range(late[w.stmt, r.stmt]).apply_range(r.map.apply_range(address[0])).deltas()
+            if not distances.is_empty():
+                ends += [_number(distances.dim_min(0)), _number(distances.dim_max(0))]
+    return (min(ends) - 1, max(ends) + 1) if ends else None
+
+
+def _number(end: isl.PwAff) -> int:
+    """The one value of a function without variables."""
+    found: list[int] = []
+    end.foreach_piece(lambda _, aff: found.append(int(aff.get_constant_val().to_python())))
+    return found[0]
+
+
+def _reads(scop: Scop, source: str) -> list[Access]:
+    return [a for a in accesses(scop) if a.array == source and not a.write]
+
+
+def _numbers(array: Array) -> list[int] | None:
+    """A shape, if it is constant."""
+    sizes = [int(e.value) for e in array.shape if isinstance(e, Const)]
+    return sizes if len(sizes) == len(array.shape) else None
 
 
 def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, str, isl.Map] | None:
@@ -121,34 +180,26 @@ def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
     return reach
 
 
-def _addresses(scop: Scop, source: str, target: str) -> tuple[isl.Map, isl.Map] | None:
+def _addresses(scop: Scop, source: str, target: str, distance: int) -> tuple[isl.Map, isl.Map] | None:
     """Maps from elements of both arrays to their places."""
     x, y = scop.arrays[source], scop.arrays[target]
-    if x.shape == y.shape:
+    if x.shape == y.shape and not distance:
         spaces = (isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[f"e{k}" for k in range(len(x.shape))]),) * 2
         same = [isl.Map.identity(s.map_from_set()) for s in spaces]
         return (same[0].set_tuple_name(isl.dim_type.in_, source), same[1].set_tuple_name(isl.dim_type.in_, target))
-    shapes = []
-    for a in (x, y):
-        if not all(isinstance(e, Const) for e in a.shape):
-            return None
-        shapes.append([int(e.value) for e in a.shape if isinstance(e, Const)])
-    total = [1, 1]
-    for k, shape in enumerate(shapes):
-        for n in shape:
-            total[k] *= n
-    if total[0] != total[1]:
+    shapes = _numbers(x), _numbers(y)
+    if shapes[0] is None or shapes[1] is None:
         return None
-    return _row_major(source, shapes[0]), _row_major(target, shapes[1])
+    return _row_major(source, shapes[0]), _row_major(target, shapes[1], distance)
 
 
-def _row_major(name: str, shape: list[int]) -> isl.Map:
+def _row_major(name: str, shape: list[int], begin: int = 0) -> isl.Map:
     dims = [f"e{k}" for k in range(len(shape))]
     terms, stride = [], 1
     for dim, n in zip(reversed(dims), reversed(shape), strict=True):
         terms.append(f"{stride}{dim}")
         stride *= n
-    text = f"{{ {name}[{', '.join(dims)}] -> [{' + '.join(terms) or '0'}] }}"
+    text = f"{{ {name}[{', '.join(dims)}] -> [{' + '.join([*terms, str(begin)])}] }}"
     return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
 
 
@@ -191,6 +242,8 @@ def merged(scop: Scop, source: str, target: str) -> Scop:
     problem = clash(scop, source, target)
     if problem is not None:
         raise ScopError(str(problem))
+    if scop.arrays[source].shape != scop.arrays[target].shape:
+        raise ScopError(f"'{target}' and '{source}' have different shapes: they cannot be one array")
     one = rename(scop, {target: source})
     array = replace(one.arrays[source], kind="inout", scalar=False)
     results = tuple(r for r in scop.results if r != target)

@@ -88,7 +88,8 @@ def to_llvm(
 
 
 def _pointer_type(b: Buffer) -> str:
-    return f"ptr noalias nocapture {'' if b.writable else 'readonly '}align {b.dtype.bytes}"
+    alone = "noalias " if b.apart else ""
+    return f"ptr {alone}nocapture {'' if b.writable else 'readonly '}align {b.dtype.bytes}"
 
 
 def _wrapper(module: ModuleText, fn: Function, body: str) -> None:

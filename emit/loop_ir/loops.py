@@ -133,7 +133,8 @@ class Buffer:
 
     `register` buffers have constant shape and, after unrolling, constant subscripts, so
     that LLVM's mem2reg/SROA turns them into registers. `align` in bytes. `promoted` is the
-    buffer's name in the schedule tree's `Promote` node (passes may rename buffers).
+    buffer's name in the schedule tree's `Promote` node (passes may rename buffers). An argument that is not `apart` may
+    share bytes with others that are not: compilers must keep the order of accesses to both.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Buffer:
     writable: bool = True
     align: int = 64
     promoted: str = field(default="", compare=False)
+    apart: bool = field(default=True, compare=False)
 
 
 class Stmt:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from polyc.emit.loop_ir.linear import linear
-from polyc.emit.loop_ir.loops import Buffer, For, Ramp, VLoad
+from polyc.emit.loop_ir.loops import Broadcast, Buffer, For, Ramp, VLoad
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 
 Interval = tuple[int | None, int | None]  # inclusive; None = unbounded
@@ -23,6 +23,10 @@ class Ranges:
         self._bounds: dict[str, Interval] = {}
         self._below: dict[str, Expr] = {}  # var < expr, for symbolic loop ends
         self._inside: list[set[tuple[str, tuple[Expr, ...]]]] = [set()]
+
+    def bind(self, name: str, values: Interval) -> None:
+        """A variable's values, from here on."""
+        self._bounds[name] = values
 
     @contextmanager
     def loop(self, loop: For) -> Iterator[None]:
@@ -75,6 +79,8 @@ class Ranges:
         if isinstance(e, Unary) and e.op == "neg":
             low, high = self.interval(e.a)
             return (None if high is None else -high, None if low is None else -low)
+        if isinstance(e, Broadcast):
+            return self.interval(e.a)
         if isinstance(e, Ramp):
             low, high = self.interval(e.base)
             span = e.stride * (e.count - 1)

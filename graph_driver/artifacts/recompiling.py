@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.report import Report
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step, is_record
+from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step, is_record, numbered
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 
@@ -36,13 +36,16 @@ def recompiled(code: Code, symbols: Sequence[str], plan: Plan, hosts: int) -> tu
     here = platform_of("cpu", code.platform.threads)
     sources = _read(code, symbols)
     checks = any(is_record(name) for step in plan.steps for name in step.scratch)
-    jobs = [Job(text, symbol, here, checks=checks) for symbol, (text, _) in sources.items()]
+    jobs = [
+        Job(text, symbol, here, checks=checks, overlapping=bool(plan.gaps)) for symbol, (text, _) in sources.items()
+    ]
     compiled: dict[str, Compiled] = {}
     for symbol, made in compile_all(jobs, None).items():
         if isinstance(made, str):
             raise BuildError(f"kernel {symbol} cannot be compiled for this machine ({here.machine.cpu}): {made}")
         compiled[symbol] = made
     found = _with_scratch(plan, compiled, {s: order for s, (_, order) in sources.items()})
+    found = replace(found, gaps={s: numbered(c.order, c.gaps) for s, c in compiled.items() if plan.gaps and c.gaps})
     check_plan(found, {*compiled, *plan.external}, hosts)
     again = here.backend.link(here, found, (), compiled, Report())
     again.sources = code.sources
@@ -95,5 +98,6 @@ def _with_scratch(plan: Plan, compiled: Mapping[str, Compiled], orders: Mapping[
     peak = plan.peak if peak == start else peak
     return replace(
         plan, steps=tuple(steps), slots=slots, lifetimes=tuple(lifetimes), peak=peak,
+        overlaps={pair: ends for pair, ends in plan.overlaps.items() if dropped.isdisjoint(pair)},
         bound=memory.lower_bound(lifetimes),
     )  # fmt: skip

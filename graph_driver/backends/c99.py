@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.cpu import LLVM
-from polyc.graph_driver.backends.protocol import ONE_TIER, Backend, Code, Platform, Read, Saved
+from polyc.graph_driver.backends.protocol import NO_ORDER, ONE_TIER, Backend, Code, Platform, Read, Saved
 from polyc.graph_driver.fusion.machine import Fusing, for_cpu
 from polyc.poly.errors import BuildError
 from polyc.poly.target import Target
@@ -34,6 +34,7 @@ class C99Backend(Backend):
         "tasks": "they have one thread",
         "tuned": "schedules were tuned for this machine, C sources are for any",
         "contiguous": "their arena is their own",
+        "memory": NO_ORDER,
         "tier": ONE_TIER,
     }
     chooses_layouts = True

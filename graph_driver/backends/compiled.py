@@ -15,7 +15,8 @@ class Compiled:
 
     `order` names the Scop's arrays in ABI order, then `scratch` (name, and bytes or their formula as
     `json_io.dump_expr` writes it): memory that the code needs while it runs. `seconds` by stage; `spans`: what was done
-    when, if it was done now.
+    when, if it was done now. `gaps`: how far apart pairs of its arrays must lie if they may overlap
+    (`polyc.emit.loop_ir.overlap.gaps`); all other pairs have no byte in common.
     """
 
     symbol: str
@@ -26,6 +27,7 @@ class Compiled:
     cache_hit: bool = False
     scratch: tuple[tuple[str, int | str], ...] = ()
     spans: tuple[Span, ...] = ()
+    gaps: tuple[tuple[str, str, int, int], ...] = ()
 
     @property
     def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]:

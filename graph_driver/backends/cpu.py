@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polyc.emit import targets
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.cpu_code import NativeCode, link_program, program_digest, sources_of
-from polyc.graph_driver.backends.protocol import CODE, Backend, Platform, Read, Saved
+from polyc.graph_driver.backends.protocol import CODE, NO_ORDER, Backend, Platform, Read, Saved
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.fusion.machine import Fusing, for_cpu
 from polyc.poly.target import Target
@@ -80,16 +80,24 @@ class _Cpu(Backend):
 
     def compile(self, schedule: Schedule, machine: Target, threads: int, symbol: str, checks: bool) -> Compiled:
         """Machine code."""
+        return self._compiled(schedule, machine, symbol, checks, False)
+
+    def _compiled(self, schedule: Schedule, machine: Target, symbol: str, checks: bool, overlapping: bool) -> Compiled:
         from polyc.emit.compile import compile_step
+        from polyc.emit.loop_ir.overlap import gaps
         from polyc.emit.passes.workspace import constant_bytes, formula_bytes
         from polyc.poly.json_io import dump_expr
 
         function, scratch, native, report = compile_step(
-            schedule.scop, schedule.tree, machine, self.name, symbol, schedule.notes, checks
+            schedule.scop, schedule.tree, machine, self.name, symbol, schedule.notes, checks, overlapping
         )
         order = tuple(b.name for b in function.buffers)
         sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
-        return Compiled(function.name, order, native.image, tuple(report.notes), report.seconds, False, sizes)
+        found = gaps(function) if overlapping else {}
+        return Compiled(
+            function.name, order, native.image, tuple(report.notes), report.seconds, False, sizes,
+            gaps=tuple((a, b, low, high) for (a, b), (low, high) in found.items()),
+        )  # fmt: skip
 
     def kernel(self, schedule: Schedule, machine: Target, threads: int, checks: bool | None) -> Kernel:
         """Machine code, loaded if this machine runs it."""
@@ -180,6 +188,22 @@ class LlvmBackend(_Cpu):
     abilities = frozenset(("calls", "known machine", "pairs", "fma"))
     tunes = True
 
+    def schedule_overlapping(self, scop: Scop, machine: Target) -> Schedule:
+        """The automatic schedule, with results row by row."""
+        from polyc.scheduler.strategies.auto import automatic
+        from polyc.scheduler.strategies.planner import Planner
+        from polyc.scheduler.strategies.streaming import stream
+
+        plan = Planner(automatic(scop, machine, 1), machine, 1)
+        stream(plan)
+        return plan.schedule
+
+    def compile_overlapping(
+        self, schedule: Schedule, machine: Target, threads: int, symbol: str, checks: bool
+    ) -> Compiled:
+        """Machine code that keeps the order of the loops also between its arrays, and how far these must lie apart."""
+        return self._compiled(schedule, machine, symbol, checks, True)
+
     def targets(self) -> tuple[str, ...]:
         """This machine, and those with a file; LLVM's names are many more."""
         return tuple(targets.names())
@@ -197,7 +221,7 @@ class CBackend(_Cpu):
     """Machine code through gcc or clang, for this machine."""
 
     name = "c"
-    ignored = {"tasks": "kernels from a C compiler share out their own loops"}
+    ignored = {"tasks": "kernels from a C compiler share out their own loops", "memory": NO_ORDER}
     abilities = frozenset(("calls", "known machine"))
 
     def targets(self) -> tuple[str, ...]:

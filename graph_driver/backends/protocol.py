@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
 
 
+NO_ORDER = "the order of accesses to different arrays is known of machine code for CPUs alone"
+"""Why tensors do not overlap on a back end."""
 ONE_TIER = "its code is made in one way"
 """Why there are no tiers of a back end."""
 
@@ -77,7 +79,7 @@ class Backend(ABC):
 
     name: str
     numbers_because: str = "its kernels are for sizes that are numbers"
-    ignored: Mapping[str, str] = {"tier": ONE_TIER}
+    ignored: Mapping[str, str] = {"tier": ONE_TIER, "memory": NO_ORDER}
     abilities: frozenset[str] = frozenset()
     chooses_layouts: bool = False
     runs: bool = True
@@ -188,6 +190,22 @@ class Backend(ABC):
         Raises:
             PolycError: this schedule has no code here; the group is compiled in parts, or runs on the host.
         """
+
+    def schedule_overlapping(self, scop: Scop, machine: Any) -> Schedule:
+        """A schedule on one thread whose results are made in the order in which operands die, for
+        `compile_overlapping`. Raises `PolycError` where there is none."""
+        return self.schedule(scop, machine, 1)
+
+    def compile_overlapping(
+        self, schedule: Schedule, machine: Any, threads: int, symbol: str, checks: bool
+    ) -> Compiled:
+        """As `compile`, but its arrays may overlap in memory as far as the result's `gaps` say; without any, which is
+        always right, not at all.
+
+        Raises:
+            PolycError: as `compile` does.
+        """
+        return self.compile(schedule, machine, threads, symbol, checks)
 
     @abstractmethod
     def kernel(self, schedule: Schedule, machine: Any, threads: int, checks: bool | None) -> Kernel:

@@ -46,8 +46,19 @@ def _dying(plan: Plan) -> dict[int, list[tuple[int, int]]]:
         if is_record(t.name):
             continue  # looked at after the last step
         begin = plan.offset_of(t.name)
-        found.setdefault(t.last, []).append((begin, begin + t.size))
+        free = [(begin, begin + t.size)]
+        for other in plan.lifetimes if plan.overlaps else ():  # what was made meanwhile may lie over it
+            if other.first <= t.last < other.last:
+                start = plan.offset_of(other.name)
+                free = [piece for whole in free for piece in _without(whole, start, start + other.size)]
+        found.setdefault(t.last, []).extend(free)
     return found
+
+
+def _without(whole: tuple[int, int], begin: int, end: int) -> list[tuple[int, int]]:
+    low, high = whole
+    pieces = [(low, min(high, begin)), (max(low, end), high)]
+    return [(a, b) for a, b in pieces if a < b] if low < end and begin < high else [whole]
 
 
 def differs(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

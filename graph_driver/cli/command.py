@@ -19,7 +19,7 @@ from polyc.graph_driver.cli.narrow_arguments import prune_arguments, quantize_ar
 from polyc.graph_driver.graph.precisions import PRECISIONS
 from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
-from polyc.graph_driver.options import FULL, TIERS
+from polyc.graph_driver.options import FULL, MEMORIES, TIERS, USUAL
 from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError, ScheduleError
 
 INTERRUPTED = 130
@@ -307,6 +307,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     p.add_argument(
         "--keep-op-borders", action="store_true", help="one kernel for each operator: no fusion across nodes' borders"
     )
+    p.add_argument(
+        "--memory", choices=MEMORIES, default=USUAL,
+        help="minimal: the smallest arena, in which tensors lie over others that die while they are made",
+    )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
     p.add_argument(
         "--layouts", choices=LAYOUTS, default="auto",

@@ -25,7 +25,7 @@ from polyc.graph_driver.graph.progress import Progress, progress_bar
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.timings import chrome_trace, timings
 from polyc.graph_driver.importing.graph_files import is_graph_file
-from polyc.graph_driver.options import FULL, CompileOptions
+from polyc.graph_driver.options import FULL, USUAL, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
@@ -70,6 +70,7 @@ def options_of(
         narrow_only=names_in(given["narrow_only"] or ""),
         data={} if given["data"] is None else arrays_of(given["data"]),
         memory_limit=given.get("memory_limit"),
+        memory=given.get("memory", USUAL),
         contiguous=[names_in(text) for text in given.get("contiguous", ())],
         progress=progress,
         strict_shapes=True,
@@ -114,7 +115,7 @@ OF_COMPILING: dict[str, Any] = {
     "keep_op_borders": False,
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "precision": None, "keep_f32": None,
     "narrow_only": None, "max_error": None, "data": None, "allow_downcast": False,
-    "contiguous": [], "memory_limit": None, "layouts": "auto", "strict_annotations": False,
+    "contiguous": [], "memory_limit": None, "memory": USUAL, "layouts": "auto", "strict_annotations": False,
     "no_checks": False, "tier": FULL,
 }  # fmt: skip
 """Options that say how a model is compiled, and what they are when not given."""

@@ -50,7 +50,7 @@ class UsageError(PolycError):
 
 OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
     "bind": [], "exact": False, "reproducible": False, "passes": None, "disable": "", "select": "cost",
-    "planner": None, "tasks": False,
+    "planner": None, "tasks": False, "memory": "usual",
     "keep_op_borders": False, "fast_math": False, "precision": None, "keep_f32": None, "kernel": None,
     "narrow_only": None, "max_error": None, "data": None, "allow_downcast": False,
     "layouts": "auto", "strict_annotations": False,

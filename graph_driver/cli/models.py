@@ -70,7 +70,15 @@ def imported_for(path: Path, platform: Platform, options: CompileOptions) -> tup
 
 def formed_of(graph: Graph, platform: Platform, options: CompileOptions) -> tuple[list[Group], Sequence[Rearranged]]:
     """The groups as they are compiled and what is stored otherwise. Where compiling had to give up the layouts, they
-    are as the model has them, and a note says so."""
+    are as the model has them, and a note says so.
+
+    Raises:
+        UsageError: the groups depend on plans of compiled kernels.
+    """
+    if options.overlapping:
+        raise UsageError(
+            "--memory minimal chooses kernels by their plans: compile the model into a directory, and look at that"
+        )
     refusal = layouts_refused(graph, platform, options)
     _, groups, moved = formed(graph, platform, replace(options, layouts="as_given") if refusal else options)
     graph.notes += [refusal] if refusal else []

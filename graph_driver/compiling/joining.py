@@ -17,7 +17,7 @@ from polyc.graph_driver.layouts.choose import choose_formats
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.fixed_order import in_fixed_order
 from polyc.graph_driver.operators.pieces import Piece
-from polyc.graph_driver.options import FAST, CompileOptions
+from polyc.graph_driver.options import FAST, MINIMAL, CompileOptions
 from polyc.graph_driver.planning.overwriting import overwrite
 from polyc.poly.spans import span
 from polyc.poly.target import Target
@@ -38,19 +38,24 @@ def joined(
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
     if not platform.backend.chooses_layouts:
-        return pieces, overwrite(graph, _fitting(graph, found, room, None)), ()
+        return pieces, _overwritten(graph, _fitting(graph, found, room, None), options), ()
     layouts = "as_given" if options.tier == FAST and options.layouts == "auto" else options.layouts
     with span("layouts"):
         chosen = choose_formats(graph, found, platform.machine, layouts if graph.symbols is None else "as_given")
     with span("recomputation"):
         found = _fitting(graph, chosen.groups, room, platform.machine)
     with span("overwriting"):
-        found = collapse_groups(overwrite(graph, found))
+        found = collapse_groups(_overwritten(graph, found, options))
     with span("constants"):
         found, rearranged = pack_constants(graph, found, platform.machine)
     with span("first rows"):
         found = share_first_rows(graph, found)
     return pieces, found, (*chosen.stored, *rearranged)
+
+
+def _overwritten(graph: Graph, groups: list[Group], options: CompileOptions) -> list[Group]:
+    """Results in the place of operands; where tensors may overlap, the plan puts them there, or at a distance."""
+    return groups if options.memory == MINIMAL else overwrite(graph, groups)
 
 
 def _fitting(graph: Graph, groups: list[Group], room: int | None, machine: Target | None) -> list[Group]:

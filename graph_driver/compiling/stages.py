@@ -21,9 +21,9 @@ from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.operators.pieces import Piece
-from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions
+from polyc.graph_driver.options import FAST, FULL, MINIMAL, OVERWRITING, PROGRESSIVE, CompileOptions
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.planning.build import build_plan
+from polyc.graph_driver.planning.build import NO_GAPS, Gaps, build_plan
 from polyc.graph_driver.planning.contiguous import kept_apart
 from polyc.graph_driver.planning.formulas import lines
 from polyc.graph_driver.planning.one_at_a_time import one_at_a_time
@@ -41,7 +41,10 @@ from polyc.poly.words import counted
 ATTEMPTS = 5
 """How often a memory limit is tried with less room between kernels than before."""
 NOT_IN_A_HURRY = ("winograd",)
-"""Passes that the tier `fast` leaves out: what they make is faster, and several kernels instead of one."""
+"""Passes that the tier `fast` leaves out: what they make is faster, and several kernels instead of one. So does
+`memory` minimal: what lies between these kernels is larger than what they make."""
+LAYOUTS_OF_MINIMAL = ("auto", "as_given", "channels_last")
+"""Which images die row by row, and which lie in parts of wholes, depends on how they are stored: the least is taken."""
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
@@ -54,7 +57,7 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
     passes = options.pipeline(platform)
     if options.tier == PROGRESSIVE:
         passes = quick_passes(passes)
-    elif options.tier == FAST and options.passes is None:
+    elif (options.tier == FAST or options.overlapping) and options.passes is None:
         passes = tuple(p for p in passes if p.name not in NOT_IN_A_HURRY)
     return [str(r) for r in manager.run(graph, passes, platform.host)]
 
@@ -85,7 +88,10 @@ def plan_graph(
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)
-    found, compiled, plan = _within_limit(graph, platform, options, report)
+    if options.overlapping:
+        found, compiled, plan = _least(graph, platform, options, report)
+    else:
+        found, compiled, plan = _within_limit(graph, platform, options, report)
     if options.memory_limit is not None:
         _check_limit(plan, options.memory_limit, [n for n in graph.notes if n.startswith(NOTHING_AGAIN)])
     if plan.symbols is None:
@@ -96,6 +102,31 @@ def plan_graph(
             report.sizes = lines(plan)
     summarise(report, graph, plan, compiled, options)
     return found, compiled, plan
+
+
+def _least(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+    """Groups, code and plan with the layouts whose arena is smallest."""
+    before, notes = Snapshot.of(graph), [*report.notes]
+
+    def made(layouts: str, way: str) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+        before.restore(graph)
+        report.notes[:] = notes
+        report.cache_hits = 0
+        return _within_limit(graph, platform, replace(options, layouts=layouts, memory=way), report)
+
+    choices = (
+        LAYOUTS_OF_MINIMAL if platform.backend.chooses_layouts and options.layouts == "auto" else (options.layouts,)
+    )
+    peaks = {layouts: made(layouts, MINIMAL)[2].peak for layouts in choices}
+    best = min(peaks, key=lambda layouts: peaks[layouts])
+    whole = made(best, OVERWRITING)
+    answer = made(best, MINIMAL) if peaks[best] <= whole[2].peak else whole  # of what was made before, from the cache
+    if len(choices) > 1:
+        tried = ", ".join(f"{layouts} {human(peak)}" for layouts, peak in peaks.items())
+        report.notes.append(f"images are stored {best}, where the arena is smallest: {tried}")
+    return answer
 
 
 def _within_limit(
@@ -109,7 +140,9 @@ def _within_limit(
             found, compiled = _kernels(graph, platform, options, report, room)
         assume(graph, found)
         with report.stage("plan"):
-            plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
+            abis = {key: c.abi for key, c in compiled.items()}
+            gaps = {key: c.gaps for key, c in compiled.items() if c.gaps}
+            plan = placed(graph, found, abis, platform, options, report.notes, gaps)
         return found, compiled, plan
 
     limit = options.memory_limit
@@ -132,12 +165,12 @@ def _within_limit(
 
 def placed(
     graph: Graph, found: Sequence[Group], abis: Mapping[str, Abi], platform: Platform, options: CompileOptions,
-    notes: list[str],
+    notes: list[str], gaps: Gaps = NO_GAPS,
 ) -> Plan:  # fmt: skip
     """The plan of a graph, as tasks where the options ask for that and it fits."""
 
     def plan(window: int) -> Plan:
-        return build_plan(graph, found, abis, options.planner, window, options.contiguous)
+        return build_plan(graph, found, abis, options.planner, window, options.contiguous, gaps)
 
     in_order = plan(0)
     if not options.tasks or platform.threads < 2:
@@ -206,6 +239,7 @@ def _kernels(
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
     layouts = options.layouts if options.tier == FULL else f"{options.layouts} {options.tier}"
     layouts += " reproducible" if options.reproducible else ""
+    layouts += f" {options.memory}" if options.overlapping else ""
     return use.keyed(memo.graph_key(graph, platform, options.fuse, layouts, checks_wanted(options.checks)))
 
 
@@ -237,7 +271,7 @@ def compile_groups(
         if not wanted:
             return found, compiled
         jobs = [
-            Job(g.text, symbol_of(g.key), platform, use.trace_for_text(g.text, platform), checks)
+            Job(g.text, symbol_of(g.key), platform, use.trace_for_text(g.text, platform), checks, options.overlapping)
             for g in wanted.values()
         ]
         results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))

@@ -1,23 +1,27 @@
 """Memory planning: offsets in one arena for tensors whose lifetimes overlap."""
 
 from polyc.graph_driver.memory.checker import check_placement
-from polyc.graph_driver.memory.choose import PLANNERS, Planned, plan_arena, plan_shapes
+from polyc.graph_driver.memory.choose import PLANNERS, Planned, plan_arena, plan_overlapping, plan_shapes
 from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
 from polyc.graph_driver.memory.lifetimes import (
     ALIGNMENT,
     Lifetime,
+    Overlaps,
     Placement,
     PlanError,
     Shape,
     aligned,
     live_at_peak,
     lower_bound,
+    overlap_is_legal,
 )
+from polyc.graph_driver.memory.overlapping import least, reduced_bound
 from polyc.graph_driver.memory.search import exact, fit
 
 __all__ = [
     "ALIGNMENT",
     "Lifetime",
+    "Overlaps",
     "PLANNERS",
     "Placement",
     "PlanError",
@@ -30,9 +34,13 @@ __all__ = [
     "fit",
     "greedy_by_size",
     "greedy_shapes",
+    "least",
     "live_at_peak",
     "lower_bound",
+    "overlap_is_legal",
     "plan_arena",
+    "plan_overlapping",
     "plan_shapes",
+    "reduced_bound",
     "two_cursor",
 ]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from polyc.graph_driver.memory.checker import check_placement
 from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
-from polyc.graph_driver.memory.lifetimes import Lifetime, Placement, Shape, lower_bound
+from polyc.graph_driver.memory.lifetimes import Lifetime, Overlaps, Placement, Shape, lower_bound
+from polyc.graph_driver.memory.overlapping import least
 from polyc.graph_driver.memory.search import exact
 from polyc.poly.records import dataclass
 
@@ -16,6 +17,9 @@ PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Placement]] = {
     "two-cursor": two_cursor,
     "exact": exact,
 }
+
+ELEMENTS = "by elements"
+"""What the planner is called that lets tensors overlap whose elements die one by one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,21 @@ def plan_arena(tensors: Sequence[Lifetime], planner: str | None = None) -> Plann
             best = (placement.peak, name, placement)
     assert best is not None
     return Planned(best[2], best[1], peaks)
+
+
+def plan_overlapping(shapes: Sequence[Shape], overlaps: Overlaps) -> Planned:
+    """A placement in which memories overlap as `overlaps` allows, proved; never above that of whole memories."""
+    whole = plan_shapes(shapes)
+    if not overlaps:
+        return whole
+    found = least(shapes, overlaps)
+    runs = {t.name: (s.name, at, t) for s in shapes for at, t in s.runs}
+    at_runs = {name: found.offsets[shape] + at for name, (shape, at, _) in runs.items()}
+    check_placement([t for _, _, t in runs.values()], Placement(at_runs, found.peak), overlaps=overlaps)
+    peaks = {**whole.peaks, ELEMENTS: found.peak}
+    if found.peak < whole.placement.peak:
+        return Planned(found, ELEMENTS, peaks)
+    return Planned(whole.placement, whole.planner, peaks)
 
 
 def plan_shapes(shapes: Sequence[Shape], planner: str | None = None) -> Planned:

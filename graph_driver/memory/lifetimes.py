@@ -44,6 +44,20 @@ class Shape:
         return Lifetime(self.name, size, min(t.first for _, t in self.runs), max(t.last for _, t in self.runs))
 
 
+Overlaps = Mapping[tuple[str, str], tuple[int, int]]
+"""Pairs of lifetimes (A, B) that meet and may overlap all the same, with bytes (low, high): B's begin minus A's must
+not lie strictly between. One of the two dies, element by element, in the step that makes the other."""
+
+
+def overlap_is_legal(overlaps: Overlaps, a: Lifetime, b: Lifetime, distance: int) -> bool:
+    """Whether B may begin `distance` bytes after A although they have bytes in common and are alive together."""
+    low, high = overlaps.get((a.name, b.name), (-b.size, a.size))
+    if not low < distance < high:
+        return True
+    low, high = overlaps.get((b.name, a.name), (-a.size, b.size))
+    return not low < -distance < high
+
+
 @dataclass(frozen=True)
 class Placement:
     """Offsets by tensor name, and the arena's size."""

@@ -17,8 +17,9 @@ from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.planning import tasks
 from polyc.graph_driver.planning.arena import Arena, stacked
 from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of, why_elsewhere
+from polyc.graph_driver.planning.dying import allowed
 from polyc.graph_driver.planning.index_limits import index_limits
-from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record
+from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record, numbered
 from polyc.graph_driver.planning.table import with_table
 from polyc.poly.expr import const_int, substitute
 from polyc.poly.json_io import load_expr
@@ -27,10 +28,15 @@ QUICK_PLANNERS = ("greedy-by-size", "best-fit", "two-cursor")
 """Those that are tried for formulas when none is named: what is best at the representative sizes need not be so at
 others."""
 
+Gaps = Mapping[str, Sequence[tuple[str, str, int, int]]]
+"""By a group's key, `polyc.graph_driver.backends.compiled.Compiled.gaps` of its code."""
+NO_GAPS: Gaps = {}
+
 
 def build_plan(
     graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi],
     planner: str | None = None, window: int = 0, contiguous: Groups = (),
+    gaps: Gaps = NO_GAPS,
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
@@ -40,6 +46,8 @@ def build_plan(
     of formulas one of `QUICK_PLANNERS`). The placement is proved free of overlaps before it is returned.
     `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
     that (`polyc.graph_driver.planning.tasks`); 0: all run in order.
+    `gaps`: by a group's key, which arrays of its kernel may overlap and how far apart they must begin
+    (`polyc.emit.loop_ir.overlap`); then tensors may lie over others that die while they are made. Not in a `window`.
     `contiguous`: groups of tensors that lie one behind the other; not where sizes are formulas.
 
     Of a graph with symbolic sizes the placement is made at the representative ones, and says which of two tensors lies
@@ -61,7 +69,11 @@ def build_plan(
         times = tasks.times(steps, inside, own | sizes, window)
     shapes = _lifetimes(sizes, inside, steps, places, times) + _scratch(steps, own, times)
     shapes, members = gathered(shapes, contiguous, partial(why_elsewhere, graph, inside))
-    planned = _planned(shapes, planner, symbols)
+    by_symbol = {abis[key][0]: numbered(abis[key][1], found) for key, found in gaps.items() if found}
+    overlaps: memory.Overlaps = {}
+    if by_symbol and not window and not contiguous and symbols is None:
+        overlaps = allowed(steps, inside, sizes | own, shapes, by_symbol)
+    planned = memory.plan_overlapping(shapes, overlaps) if overlaps else _planned(shapes, planner, symbols)
     placement, lifetimes = planned.placement, tuple([t for s in shapes for _, t in s.runs])
     alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
     offsets = alone | offsets_of(members, placement.offsets)
@@ -74,9 +86,11 @@ def build_plan(
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     plan: Plan = Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.lower_bound(lifetimes), weight_bytes, lifetimes,
+        placement.peak, memory.reduced_bound(shapes, overlaps) if overlaps else memory.lower_bound(lifetimes),
+        weight_bytes, lifetimes,
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
         planned.planner, planned.peaks, index_limits(graph, usual), external=external,
+        gaps=by_symbol if overlaps else {}, overlaps=overlaps,
     )  # fmt: skip
     if symbols is not None:
         plan = _of_formulas(plan, graph, symbols, arena)

@@ -17,7 +17,7 @@ Memory classes (`Place.kind`):
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -28,6 +28,7 @@ from polyc.poly.dtypes import BY_NAME
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.violations import RECORD
+from polyc.poly.words import counted
 
 if TYPE_CHECKING:  # compiled models of numbers start without formulas
     from polyc.graph_driver.graph.size import Extent
@@ -35,6 +36,9 @@ if TYPE_CHECKING:  # compiled models of numbers start without formulas
     from polyc.graph_driver.planning.arena import Arena
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
+Gap = tuple[int, int, int, int]
+"""Numbers of two arguments of a kernel, and bytes (low, high): the second's begin minus the first's must not lie
+strictly between (`polyc.emit.loop_ir.overlap`)."""
 N = TypeVar("N", bound="Extent")
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
 
@@ -99,6 +103,8 @@ class Plan(Generic[N]):
     `index_limits`: values of these inputs are positions below that number.
     `after` has for each step those that it waits for in a run on several threads (empty: all run in order).
     `external` are the names of registered functions by symbol.
+    `gaps` has, by symbol of a kernel, which of its arguments may overlap and how far apart they must begin;
+    `overlaps` has the same of `lifetimes` where it follows from that.
 
     Of formulas: `symbols` are the sizes that they are made of, `arena` is the order of what lies in the arena, and
     `values` has the elements of the tensors in the table. `peak`, `bound` and `peaks` are those at the representative
@@ -119,6 +125,8 @@ class Plan(Generic[N]):
     index_limits: Mapping[str, int] = field(default_factory=dict)
     after: tuple[tuple[int, ...], ...] = ()
     external: Mapping[str, str] = field(default_factory=dict)
+    gaps: Mapping[str, tuple[Gap, ...]] = field(default_factory=dict)
+    overlaps: memory.Overlaps = field(default_factory=dict)
     symbols: Symbols | None = None
     arena: Arena | None = None
     values: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)
@@ -185,6 +193,8 @@ class Plan(Generic[N]):
             "index_limits": dict(self.index_limits),
             "after": [list(earlier) for earlier in self.after],
             "external": dict(self.external),
+            "gaps": {s: [list(g) for g in found] for s, found in self.gaps.items()},
+            "overlaps": [[*pair, *ends] for pair, ends in self.overlaps.items()],
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
@@ -215,6 +225,9 @@ class Plan(Generic[N]):
             {str(k): int(v) for k, v in data.get("index_limits", {}).items()},
             tuple(tuple(int(e) for e in earlier) for earlier in data["after"]),
             {str(s): str(n) for s, n in data["external"].items()},
+            {str(s): tuple((int(a), int(b), int(low), int(high)) for a, b, low, high in found)
+             for s, found in data.get("gaps", {}).items()},
+            {(str(a), str(b)): (int(low), int(high)) for a, b, low, high in data.get("overlaps", ())},
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -232,9 +245,26 @@ def _bytes(slot: Slot[Any], shape: tuple[int, ...]) -> int:
     return BY_NAME[slot.dtype].bytes * prod(shape)
 
 
+def numbered(order: Sequence[str], gaps: Sequence[tuple[str, str, int, int]]) -> tuple[Gap, ...]:
+    """Gaps of arrays (`polyc.graph_driver.backends.compiled.Compiled`) with their numbers in the order of arguments."""
+    at = {name: k for k, name in enumerate(order)}
+    return tuple((at[a], at[b], low, high) for a, b, low, high in gaps)
+
+
 def is_record(scratch: str) -> bool:
     """Whether memory of a step is its record of violated accesses (`polyc.poly.violations`)."""
     return scratch.startswith(RECORD)
+
+
+def overlapping(plan: Plan) -> list[tuple[str, str]]:
+    """Pairs of lifetimes that are alive together and have bytes in common."""
+    known = {t.name: (plan.offset_of(t.name), t) for t in plan.lifetimes}
+    found = []
+    for a, b in plan.overlaps:
+        (start, x), (other, y) = known[a], known[b]
+        if x.meets(y) and start < other + y.size and other < start + x.size:
+            found.append((a, b))
+    return found
 
 
 def plan_text(plan: Plan) -> str:
@@ -269,6 +299,10 @@ def memory_text(plan: Plan, detail: bool = True) -> str:
         f"arena  {human(plan.peak)} (peak of the plan), lower bound {human(plan.bound)}, "
         f"fragmentation {plan.fragmentation:.1%}, planner {plan.planner}",
     ]
+    if shared := overlapping(plan):
+        lines.append(
+            f"{counted(len(shared), 'pair')} of tensors overlap: one dies element by element as the other is made"
+        )
     if detail:
         lines += [f"planner {name:15s} {human(peak)}" for name, peak in plan.peaks.items()]
         for t in sorted(plan.lifetimes, key=lambda t: (t.first, t.name)):

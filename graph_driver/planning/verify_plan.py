@@ -43,8 +43,9 @@ def check_plan(plan: Plan[int], symbols: set[str], hosts: int, table: int = 0) -
         if step.kind not in ("kernel", "copy", "host", "control"):
             raise memory.PlanError(f"step {k} has the unknown kind '{step.kind}'")
     offsets = {t.name: plan.offset_of(t.name) for t in plan.lifetimes}
-    memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
+    memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak), overlaps=plan.overlaps)
     _check_contents(plan)
+    _check_arguments(plan)
     check_tasks(plan)
 
 
@@ -89,16 +90,40 @@ def _check_contents(plan: Plan) -> None:
         for name in dict.fromkeys((*step.args, *step.captures)):
             if name not in made:
                 _check_read(plan, held, name, k)
+        # Memory of the kernel's own comes first: results may lie over it (`_check_arguments` says where).
+        for name in step.scratch:
+            slot = plan.slots[name]
+            begin, end = slot.place.offset, slot.place.offset + slot.nbytes
+            held = [piece for h in held for piece in _without(h, begin, end)]
         for name in step.results:
             span = _span(plan, name)
             if span is not None:
                 begin, end, root, base = span
                 held = [piece for h in held for piece in _without(h, begin, end)]
                 held.append((begin, end, root, base))
-        for name in step.scratch:
-            slot = plan.slots[name]
-            begin, end = slot.place.offset, slot.place.offset + slot.nbytes
-            held = [piece for h in held for piece in _without(h, begin, end)]
+
+
+def _check_arguments(plan: Plan) -> None:
+    """What a step writes has bytes in common with another argument only where the code's gaps allow it.
+
+    Knows nothing of lifetimes either.
+    """
+    for k, step in enumerate(plan.steps):
+        spans = {n: span for n in dict.fromkeys(step.args) if (span := _span(plan, n)) is not None}
+        gaps: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for i, j, low, high in plan.gaps.get(step.symbol, ()) if step.kind == "kernel" else ():
+            gaps.setdefault((step.args[i], step.args[j]), []).append((low, high))
+        for b in dict.fromkeys((*step.results, *step.scratch)):
+            for a in spans if b in spans else ():
+                (begin, end, root, base), (start, stop, other, origin) = spans[a], spans[b]
+                if a == b or end <= start or stop <= begin or (root, base) == (other, origin):
+                    continue
+                ways = [(begin, start, gaps.get((a, b), []), (a, b)), (start, begin, gaps.get((b, a), []), (b, a))]
+                # Two memories of the kernel's own may die into each other either way, a result into none.
+                together = step.args.count(a) * step.args.count(b)
+                ways = [w for w in ways if len(w[2]) == together and w[3][0] not in step.results]
+                if not any(all(not low < y - x < high for low, high in legal) for x, y, legal, _ in ways):
+                    raise memory.PlanError(f"step {k} writes '{b}' over '{a}' while it may still need that")
 
 
 def _span(plan: Plan, name: str) -> tuple[int, int, str, int] | None:

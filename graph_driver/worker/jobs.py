@@ -35,13 +35,15 @@ COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver"
 @dataclass(frozen=True)
 class Job:
     """A Scop as JSON text to be compiled for `platform` under the name `symbol`; `trace`: with this schedule
-    (empty: the automatic one). `checks`: of accesses that are not proven."""
+    (empty: the automatic one). `checks`: of accesses that are not proven. `overlapping`: its arrays may overlap, as far
+    as the result's `gaps` say."""
 
     text: str
     symbol: str
     platform: Platform
     trace: str = ""
     checks: bool = False
+    overlapping: bool = False
 
 
 @once
@@ -62,7 +64,10 @@ def cache_key(job: Job) -> str:
 
     parts = ("group", job.text, job.symbol, *job.platform.key, fingerprint())
     budget = os.environ.get("POLYC_BUDGET", "")
-    more = (job.trace, "checks" if job.checks else "", f"budget {budget}" if budget else "")
+    more = (
+        job.trace, "checks" if job.checks else "", f"budget {budget}" if budget else "",
+        "overlapping" if job.overlapping else "",
+    )  # fmt: skip
     return cache.make_key(*parts, *(p for p in more if p))
 
 
@@ -110,11 +115,16 @@ def _compiled_here(job: Job) -> Compiled:
     with span("schedule"):
         schedule = replayed(scop, job.trace) if job.trace else None
         if schedule is None:
-            schedule = backend.schedule(scop, machine, threads)
+            schedule = (
+                backend.schedule_overlapping(scop, machine)
+                if job.overlapping
+                else backend.schedule(scop, machine, threads)
+            )
     seconds = {"read": read - start, "schedule": time.perf_counter() - read}
 
     def compiled(schedule: Schedule) -> Compiled:
-        made = backend.compile(schedule, machine, threads, job.symbol, job.checks)
+        compile_one = backend.compile_overlapping if job.overlapping else backend.compile
+        made = compile_one(schedule, machine, threads, job.symbol, job.checks)
         return replace(made, seconds=seconds | dict(made.seconds))
 
     return kept(job, or_program_order(schedule, compiled) if backend.has_program_order else compiled(schedule))
@@ -130,7 +140,8 @@ def kept(job: Job, done: Compiled) -> Compiled:
 
 def _head(done: Compiled) -> dict[str, Any]:
     """All but the image and the times."""
-    return {"symbol": done.symbol, "order": done.order, "notes": done.notes, "scratch": done.scratch}
+    head: dict[str, Any] = {"symbol": done.symbol, "order": done.order, "notes": done.notes, "scratch": done.scratch}
+    return head | ({"gaps": done.gaps} if done.gaps else {})
 
 
 def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float], cache_hit: bool) -> Compiled:
@@ -138,7 +149,13 @@ def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float
     scratch = tuple((str(name), size if isinstance(size, str) else int(size)) for name, size in head["scratch"])
     order, notes = tuple(head["order"]), tuple(head["notes"])
     spans = tuple(Span(**data) for data in head.get("spans", ()))
-    return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch, spans)
+    gaps = gaps_from(head.get("gaps", ()))
+    return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch, spans, gaps)
+
+
+def gaps_from(data: Any) -> tuple[tuple[str, str, int, int], ...]:
+    """`Compiled.gaps` back from JSON."""
+    return tuple((str(a), str(b), int(low), int(high)) for a, b, low, high in data)
 
 
 def encode(job: Job) -> bytes:
@@ -146,6 +163,7 @@ def encode(job: Job) -> bytes:
     platform = job.platform
     data = {
         "text": job.text, "symbol": job.symbol, "trace": job.trace, "checks": job.checks,
+        "overlapping": job.overlapping,
         "backend": platform.backend.name, "machine": platform.backend.data_of(platform.machine),
         "threads": platform.threads,
     }  # fmt: skip
@@ -157,7 +175,7 @@ def decode(line: bytes) -> Job:
     data = json.loads(line)
     backend = named(data["backend"])
     platform = Platform(backend, backend.machine_from(data["machine"]), data["threads"])
-    return Job(data["text"], data["symbol"], platform, data["trace"], data["checks"])
+    return Job(data["text"], data["symbol"], platform, data["trace"], data["checks"], data["overlapping"])
 
 
 def answer(job: Job) -> tuple[dict[str, Any], bytes]:

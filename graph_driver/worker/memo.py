@@ -19,7 +19,7 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.rearranging import Rearranged
 from polyc.graph_driver.graph.ir import Graph, Tensor
-from polyc.graph_driver.worker.jobs import fingerprint
+from polyc.graph_driver.worker.jobs import fingerprint, gaps_from
 from polyc.poly.records import dataclass
 
 SUFFIX = ".model"
@@ -90,7 +90,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
             for g in known.groups
         ],
         "texts": {g.key: g.text for g in known.groups if g.key},
-        "kernels": [[k, c.symbol, c.order, len(c.image), c.scratch] for k, c in known.compiled.items()],
+        "kernels": [[k, c.symbol, c.order, len(c.image), c.scratch, c.gaps] for k, c in known.compiled.items()],
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
         "notes": known.notes,
         "decisions": known.decisions,
@@ -124,9 +124,12 @@ def find(key: str, graph: Graph) -> Known | None:
             for name, source, shape, layout in head["rearranged"]
         ]
         compiled, start = {}, 0
-        for group_key, symbol, order, size, scratch in head["kernels"]:
+        for group_key, symbol, order, size, scratch, gaps in head["kernels"]:
             sizes = tuple((str(n), b if isinstance(b, str) else int(b)) for n, b in scratch)
-            compiled[group_key] = Compiled(symbol, tuple(order), images[start : start + size], (), {}, True, sizes)
+            image = images[start : start + size]
+            compiled[group_key] = Compiled(
+                symbol, tuple(order), image, (), {}, True, sizes, gaps=gaps_from(gaps)
+            )  # fmt: skip
             start += size
     except (ValueError, KeyError, TypeError, IndexError):
         return None  # written by something else under our key: compiled anew and overwritten

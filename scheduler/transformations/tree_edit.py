@@ -272,16 +272,18 @@ def peel_first(node: Node) -> tuple[Member, Node]:
 
 def is_dynamic(scop: Scop, member: Member) -> bool:
     """Whether some statement's loop has data-dependent bounds in this member."""
-    return any(b.iter in _iters(scop, s, pa) for s, pa in member.schedule.items() for b in scop.statements[s].dynamic)
+    return any(
+        b.iter in iterators(scop, s, pa) for s, pa in member.schedule.items() for b in scop.statements[s].dynamic
+    )
 
 
 def is_endless(scop: Scop, member: Member) -> bool:
     """Whether only a flag ends the loop: a `while`."""
     ends = {s: {b.iter for b in scop.statements[s].dynamic if b.hi == const_int(ENDLESS)} for s in member.schedule}
-    return any(ends[s] & _iters(scop, s, pa) for s, pa in member.schedule.items() if ends[s])
+    return any(ends[s] & iterators(scop, s, pa) for s, pa in member.schedule.items() if ends[s])
 
 
-def _iters(scop: Scop, stmt: str, pa: isl.PwAff) -> set[str]:
+def iterators(scop: Scop, stmt: str, pa: isl.PwAff) -> set[str]:
     """The statement's iterators that the function depends on."""
     iters = scop.statements[stmt].iters
     return {name for k, name in enumerate(iters) if pa.involves_dims(isl.dim_type.in_, k, 1)}
@@ -327,7 +329,7 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
             stmt = scop.statements[name]
             bounds = {b.iter: b for b in stmt.dynamic}
             for depth, m in enumerate(members):
-                runs_over = _iters(scop, name, m.schedule[name])
+                runs_over = iterators(scop, name, m.schedule[name])
                 outer = [o.schedule[name] for o in members[:depth]]
                 for b in (bounds[i] for i in runs_over & set(bounds)):
                     used = {e.name for x in (b.lo, b.hi) for e in walk_expr(x) if isinstance(e, Var)}

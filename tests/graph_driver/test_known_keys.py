@@ -44,6 +44,7 @@ OTHERS: dict[str, list[Any]] = {
         {"x": np.nan}, {"x": 1e-320}, {"x": [1, [2]]}, {"x": [[1], 2]}, {"x": [1, 2]}, {"x": "0"}, {"x": b"0"},
     ],
     "planner": [None, "exact", "greedy"],
+    "memory": ["usual", "minimal"],
     "tasks": [False, True],
     "tuned": [None, False, True],
     "precision": [None, "f32", "f16", "bf16", "int8", "auto"],

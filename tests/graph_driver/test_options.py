@@ -64,6 +64,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "fast_math": (True, set()),
     "bind": ({"x": 1.0}, set()),
     "planner": ("two-cursor", set()),
+    "memory": ("minimal", {"c", "gpu", "c99", "symbolic"}),
     "tasks": (True, {"cpu", "c", "gpu", "c99", "symbolic"}),  # of a CPU because `NUMBERS` has one thread
     "tuned": (True, {"gpu", "c99"}),
     "precision": ("f16", set()),
@@ -234,6 +235,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 GIVEN = {  # a value on the command line of each option of compiling
     "target": "c", "threads": "1", "bind": "x=1", "exact": None, "reproducible": None,
     "passes": "algebra", "disable": "algebra",
+    "memory": "minimal",
     "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "precision": "f16",
     "layouts": "blocked", "keep-op-borders": None, "strict-annotations": None, "no-checks": None,
     "keep-f32": "Softmax", "contiguous": "y,z", "memory-limit": "1",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.emit.gpu import targets
 from polyc.graph_driver.backends.compiled import Compiled
-from polyc.graph_driver.backends.protocol import ONE_TIER, Backend, Platform, Read, Saved
+from polyc.graph_driver.backends.protocol import NO_ORDER, ONE_TIER, Backend, Platform, Read, Saved
 from polyc.graph_driver.fusion.machine import Fusing, rows_at_a_time
 from polyc.poly.errors import ModelError
 from polyc.poly.target import GpuTarget
@@ -38,6 +38,7 @@ class GpuBackend(Backend):
         "tasks": "they are threads of a CPU",
         "tuned": "schedules are tuned for CPUs",
         "contiguous": "contiguous tensors are for the arena of a CPU",
+        "memory": NO_ORDER,
         "layouts": "its kernels read images as the model has them",
         "tier": ONE_TIER,
     }
