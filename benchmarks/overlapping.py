@@ -2,7 +2,7 @@
 
 Each network three times, on one thread: with the exact planner of whole tensors and without Winograd's method, the same
 with `memory="minimal"`, and as by default. Peaks of the arena, least milliseconds of runs in turns, seconds of
-compiling. """
+compiling."""
 
 from __future__ import annotations
 
