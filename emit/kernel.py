@@ -109,7 +109,7 @@ class Kernel:
         names = [*scop.args, *scop.results, *([function.buffers[-1].name] if function.checks else [])]
         self._order = [names.index(b.name) for b in function.buffers]
         self._pointers = ctypes.c_void_p * max(1, len(self._order))
-        self._bound: dict[tuple[tuple[int, ...], ...], _Bound] = {}
+        self._bound: dict[Any, _Bound] = {}
         self._late = any(c.how == "in the loop" for c in function.checks)  # results may be half written after an error
         self._in_place = [k for k, a in enumerate(self._arguments) if a.kind == "inout"]
 
@@ -199,18 +199,20 @@ class Kernel:
         if record is not None and any(found := record.tolist()):
             raise violation(checks, found, bound.values)
 
-    def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
-        """Sizes for these argument shapes (remembered). Raises `ArgumentError` as a call does."""
-        found = self._bound.get(shapes)
+    def bind(self, shapes: tuple[tuple[int, ...], ...], known: Mapping[str, int] | None = None) -> _Bound:
+        """Sizes for these argument shapes (remembered); `known` are those that no shape tells. Raises `ArgumentError`
+        as a call does."""
+        key = (shapes, *known.items()) if known else shapes
+        found = self._bound.get(key)
         if found is None:
-            values = bind_sizes(self.scop, dict(zip(self.scop.args, shapes)))
+            values = bind_sizes(self.scop, dict(zip(self.scop.args, shapes)), known)
             check_room(self.function, values)
             params = (ctypes.c_int64 * max(1, len(values)))(*[values[p] for p in self.function.params])
             sizes = tuple(tuple(evaluate(e, values) for e in a.shape) for a in self._results)
             found = _Bound(values, params, sizes)
             if len(self._bound) >= MAX_BOUND:
                 self._bound.clear()
-            self._bound[shapes] = found
+            self._bound[key] = found
         return found
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:

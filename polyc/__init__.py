@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         widen_pairs,
         zeros,
     )
+    from polyc.frontend_dsl.checkpointed import CheckpointedGradient, checkpointed_grad
     from polyc.frontend_dsl.derived import grad, jvp, vjp
     from polyc.graph_driver.artifacts.package import load
     from polyc.graph_driver.communication.ranks import RankError
@@ -110,6 +111,7 @@ _NAMES = {  # module: what it holds of the public API
         " empty erf exp expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round"
         " rsqrt serial sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
     ),
+    "polyc.frontend_dsl.checkpointed": "CheckpointedGradient checkpointed_grad",
     "polyc.frontend_dsl.derived": "grad jvp vjp",
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
@@ -149,6 +151,7 @@ __all__ = [
     "ArgumentError",
     "BoundsError",
     "BuildError",
+    "CheckpointedGradient",
     "Dim",
     "DslError",
     "DynamicBatch",
@@ -186,6 +189,7 @@ __all__ = [
     "c128",
     "c64",
     "ceil",
+    "checkpointed_grad",
     "compile_model",
     "const_range",
     "cos",

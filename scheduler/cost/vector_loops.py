@@ -107,7 +107,7 @@ def _only(aff: isl.Aff, position: int) -> bool:
 def _steady(aff: isl.Aff) -> int | None:
     """The one dimension with a coefficient, which is 1 or -1."""
     moving = [k for k in range(aff.dim(isl.dim_type.in_)) if not aff.get_coefficient_val(isl.dim_type.in_, k).is_zero()]
-    if len(moving) != 1 or abs(int(aff.get_coefficient_val(isl.dim_type.in_, moving[0]).to_python())) != 1:
+    if len(moving) != 1 or not aff.get_coefficient_val(isl.dim_type.in_, moving[0]).abs().is_one():  # it may be 1/2
         return None
     return moving[0]
 

@@ -142,7 +142,9 @@ def _level(s: Schedule, e: Elimination, outer: str, inner: str, early: bool) -> 
     if spot.index + 1 < len(spot.band.members) or not isinstance(body, SequenceNode):
         return s, inner, []
     update = s.scop.statements[e.update]
-    axis = next(i for i in update.iters if _goes_over(s, inner, update, i))
+    axis = next((i for i in update.iters if _goes_over(s, inner, update, i)), None)
+    if axis is None:
+        raise ScheduleError(f"the loop {inner} goes over no coordinate of {e.update}")
     own = next(k for k, f in enumerate(body.filters) if e.update in f.domain)
     alike = [k for k, f in enumerate(body.filters) if k == own or _same_axis(s, f, e, axis)]
     others = [k for k in range(len(body.filters)) if k not in alike]
