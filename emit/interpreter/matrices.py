@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.loop_ir.loops import MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
+from polyc.emit.loop_ir.loops import MatrixClear, MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
 from polyc.poly.dtypes import DType, f32, i32
 from polyc.poly.errors import BuildError
 from polyc.poly.intrinsics import TABLE
@@ -30,6 +30,9 @@ def statement(s: MatrixStatement, places: Places | None) -> Callable[[Env], None
     if isinstance(s, MatrixShapes):
         shapes = s.shapes
         return lambda env: env.__setitem__(REGISTERS, [np.zeros(shape, np.uint32) for shape in shapes])
+    if isinstance(s, MatrixClear):
+        register = s.register
+        return lambda env: _register(env, register).fill(0)
     if isinstance(s, MatrixProduct):
         return lambda env: _multiply(env, s)
     assert isinstance(s, MatrixMove), type(s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from polyc.emit.llvm.expr import Expressions
 from polyc.emit.llvm.types import Value
-from polyc.emit.loop_ir.loops import MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
+from polyc.emit.loop_ir.loops import MatrixClear, MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
 from polyc.poly.dtypes import i64
 
 WORD = 4
@@ -30,6 +30,9 @@ def write(x: Expressions, s: MatrixStatement) -> None:
             f.do(f"call void {name}(ptr {module.shared_constant('matrices', _configuration(s))})")
         else:
             f.do(f"call void {module.declare('llvm.x86.tilerelease', 'void', [])}()")
+        return
+    if isinstance(s, MatrixClear):
+        f.do(f"call void {module.declare('llvm.x86.tilezero', 'void', ['i8'])}(i8 {s.register})")
         return
     if isinstance(s, MatrixProduct):
         name = module.declare(f"llvm.x86.{INSTRUCTIONS[s.intrinsic, s.swapped]}", "void", ["i8", "i8", "i8"])

@@ -384,6 +384,13 @@ class MatrixShapes(MatrixStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixClear(MatrixStatement):
+    """All words of a register become 0."""
+
+    register: int
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixMove(MatrixStatement):
     """A register takes a matrix from a buffer of 32-bit elements, or (`store`) gives it to the buffer.
 

@@ -26,6 +26,7 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixClear,
     MatrixMove,
     MatrixProduct,
     MatrixShapes,
@@ -259,6 +260,8 @@ class _Reader:
         if found := re.fullmatch(r"matrices (.*)", text):
             shapes = re.findall(r"(\d+)x(\d+)", found[1])
             return MatrixShapes(tuple((int(rows), int(words)) for rows, words in shapes))
+        if found := re.fullmatch(r"m(\d) = 0", text):
+            return MatrixClear(int(found[1]))
         if found := re.fullmatch(r"(?:m(\d) = )?matrix (\w+\[.*\]) by ([^=]*?)(?: = m(\d))?", text):
             array, index = _access(found[2], scope)
             step = tuple(int(n) for n in found[3].split(",") if n != "()")

@@ -19,6 +19,7 @@ from polyc.emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    MatrixClear,
     MatrixMove,
     MatrixProduct,
     MatrixShapes,
@@ -195,6 +196,8 @@ class _Printer:
             return f"warp {s.op} {self.access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}"
         if isinstance(s, MatrixShapes):
             return f"matrices {', '.join(f'{rows}x{words}' for rows, words in s.shapes) or 'end'}"
+        if isinstance(s, MatrixClear):
+            return f"m{s.register} = 0"
         if isinstance(s, MatrixMove):
             matrix = f"matrix {self.access(s.array, s.index)} by {', '.join(map(str, s.step)) or '()'}"
             return f"{matrix} = m{s.register}" if s.store else f"m{s.register} = {matrix}"

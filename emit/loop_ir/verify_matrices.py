@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyc.emit.loop_ir.loops import Buffer, MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
+from polyc.emit.loop_ir.loops import Buffer, MatrixClear, MatrixMove, MatrixProduct, MatrixShapes, MatrixStatement
 from polyc.emit.loop_ir.verify_warps import Broken
 from polyc.poly.expr import Expr
 from polyc.poly.target import MATRIX_PRODUCTS, MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS
@@ -25,6 +25,9 @@ def check_matrices(s: MatrixStatement, buffer_of: BufferOf, lanes_of: LanesOf) -
         for rows, words in s.shapes:
             if not (0 <= rows <= MATRIX_ROWS and 0 <= words <= MATRIX_WORDS) or bool(rows) != bool(words):
                 raise Broken(f"a matrix register of {rows} rows of {words} words")
+        return
+    if isinstance(s, MatrixClear):
+        _register(s.register)
         return
     if isinstance(s, MatrixProduct):
         for register in (s.acc, s.left, s.right):

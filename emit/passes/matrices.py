@@ -14,7 +14,7 @@ reduction, so there are as many as leave registers for the operands. Schedules a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
@@ -31,9 +31,11 @@ from polyc.emit.loop_ir.loops import (
     Store,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
 from polyc.emit.passes.bounds import full
+from polyc.emit.passes.matrix_starts import begun_at_zero
 from polyc.emit.passes.simplify import simplify
+from polyc.emit.passes.tile_rows import row_by_row
 from polyc.poly.expr import Binary, Call, Expr, Load, Var, substitute
 from polyc.poly.records import dataclass
 from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
@@ -46,16 +48,26 @@ def matrix_products(fn: Function, target: Target) -> Function:
     if not target.matrix or not any(_dot(s, target) for s in walk(fn.body)):
         return fn
     simple = simplify(fn)
-    body = _visit(simple.body, target)
+    names = Names({*fn.params, *(b.name for b in fn.buffers)} | binders(simple.body))
+    body = _visit(simple.body, target, names.fresh)
     return fn if body is simple.body else replace(simple, body=_configured_once(body))
 
 
-def _visit(stmt: Stmt, target: Target) -> Stmt:
-    if isinstance(stmt, Alloc) and stmt.buffer.space in ("register", "local"):
-        body = _tile(stmt.body, stmt.buffer, target)
-        if body is not stmt.body:
-            return Alloc(replace(stmt.buffer, space="local"), _rolled(body))
-    return with_bodies(stmt, tuple(_visit(b, target) for b in stmt.bodies()))
+def _visit(stmt: Stmt, target: Target, fresh: Callable[[str], str]) -> Stmt:
+    stmt, found = _life(stmt, target, fresh)
+    return row_by_row(stmt) if found else stmt
+
+
+def _life(stmt: Stmt, target: Target, fresh: Callable[[str], str]) -> tuple[Stmt, bool]:
+    """The statement, and whether it is the life of a tile (and of others around it) with products of matrices."""
+    if not isinstance(stmt, Alloc) or stmt.buffer.space not in ("register", "local"):
+        return with_bodies(stmt, tuple(_visit(b, target, fresh) for b in stmt.bodies())), False
+    body = _tile(stmt.body, stmt.buffer, target)
+    if body is stmt.body:
+        body, found = _life(body, target, fresh)
+        return with_bodies(stmt, (body,)), found
+    tile, body = replace(stmt.buffer, space="local"), _rolled(body)
+    return begun_at_zero(tile, body, fresh) or Alloc(tile, body), True
 
 
 def _tile(stmt: Stmt, tile: Buffer, target: Target) -> Stmt:
@@ -245,7 +257,7 @@ def _multiplied(n: _Nest) -> Stmt:
     body: Stmt = Block(tuple(steps))
     for loop in reversed(n.loops):
         body = replace(loop, body=body)
-    return Block((MatrixShapes(tuple(shapes)), *first, body, *last, MatrixShapes(())))
+    return Block((MatrixShapes(tuple(shapes)), Block(tuple(first)), body, *last, MatrixShapes(())))
 
 
 # ---- shapes, once where they are the same ------------------------------------------------------

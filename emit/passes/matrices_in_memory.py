@@ -11,6 +11,7 @@ from polyc.emit.loop_ir.loops import (
     Buffer,
     For,
     Function,
+    MatrixClear,
     MatrixMove,
     MatrixProduct,
     MatrixShapes,
@@ -46,6 +47,8 @@ class _Arrays:
             return self.block(s.stmts)
         if isinstance(s, MatrixShapes):
             return self.block((s,))
+        if isinstance(s, MatrixClear):
+            return self.cleared(self.registers[s.register])
         if isinstance(s, MatrixMove):
             return self.moved(s)
         if isinstance(s, MatrixProduct):

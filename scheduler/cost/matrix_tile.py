@@ -12,10 +12,13 @@ from functools import lru_cache
 
 from polyc.poly.records import dataclass
 from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
-from polyc.scheduler.cost.register_tile import L2_BYTES_PER_CYCLE, LOADS_PER_CYCLE, RegisterTile
+from polyc.scheduler.cost.register_tile import LOADS_PER_CYCLE, RegisterTile
 
 LATENCY = 52  # cycles of a product whose sums the next one needs (Intel's manual, table 20-3)
+WORD = 4  # bytes
 LINE = 64  # bytes of a row of a matrix register
+L2_BYTES = 32  # a cycle, whole lines (measured on Emerald Rapids beside products)
+ROW_TOUCHED = 4  # cycles for the line of the result that a row of the tile ends in, from L2 and back
 ROW_MOVES = 2  # cycles for a row of sums that is filled, loaded, stored and read again, beside what it is filled with
 CALL = 60  # cycles of a tile for what is done once: shapes, the first loads and the last products wait for each other
 LEAST_DEPTH = 4  # words that are multiplied at once: fewer are a vector's work
@@ -49,22 +52,22 @@ def fits(rows: int, columns: int) -> bool:
     return high * wide <= MOST_PARTS and high * wide + min(high, wide) + (2 if ends else 1) <= MATRIX_REGISTERS
 
 
-def _tile_cycles(rows: int, columns: int, depth: int, steps: int, target: Target) -> float:
-    """Cycles of one tile of so many rows and columns."""
+def _tile_cycles(rows: int, columns: int, depth: int, steps: int, far: bool, target: Target) -> float:
+    """Cycles of one tile of so many rows and columns; `far`: its rows come from L2."""
     high, wide = _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
     products = rows * wide * target.matrix_cycles / MATRIX_ROWS
-    lines = rows + depth * wide
-    far = steps * depth * columns * 4 > target.l1 // 2
-    moved = depth * wide * LINE / L2_BYTES_PER_CYCLE if far else 0.0
-    step = max(products, lines / LOADS_PER_CYCLE, moved, LATENCY if high * wide == 1 else 0.0)
-    return steps * step + rows * wide * ROW_MOVES + CALL
+    panel = depth * wide * LINE
+    moved = (rows * LINE if far else 0) + (panel if steps * panel > target.l1 // 2 else 0)
+    near = (rows + depth * wide) / LOADS_PER_CYCLE
+    step = max(products, near, moved / L2_BYTES, LATENCY if high * wide == 1 else 0.0)
+    return steps * step + rows * (wide * ROW_MOVES + ROW_TOUCHED) + CALL
 
 
 @lru_cache(maxsize=4096)
 def choose_matrix_tile(rows: int, columns: int, words: int, depth: int, lanes: int, target: Target) -> MatrixTile:
     """The tile for `rows` x `columns` sums of `words` words, `depth` of them at once."""
     best: MatrixTile | None = None
-    steps = words // depth
+    steps, far = words // depth, rows * words * WORD > target.l1 // 2
     for wide in range(1, MOST_PARTS + 1):
         for high in range(1, min(rows, MOST_PARTS * MATRIX_ROWS) + 1):
             width = wide * MATRIX_WORDS
@@ -73,7 +76,7 @@ def choose_matrix_tile(rows: int, columns: int, words: int, depth: int, lanes: i
             cycles = 0.0
             for h, many in ((high, rows // high), (rows % high, 1)):
                 for w, more in ((width, columns // width), (columns % width, 1)):
-                    cycles += many * more * _tile_cycles(h, w, depth, steps, target) if h and w else 0.0
+                    cycles += many * more * _tile_cycles(h, w, depth, steps, far, target) if h and w else 0.0
             share = rows * columns / lanes * words / target.fma_units / cycles
             if best is None or share > best.tile.efficiency:
                 best = MatrixTile(RegisterTile(high, width // lanes, lanes, share), depth)

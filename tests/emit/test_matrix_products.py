@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyc import dims, dot_bytes, empty, i32, op
+from polyc import dims, dot_bytes, empty, i32, min, op
 from polyc.emit import compile as emit_compile
 from polyc.emit import targets
 from polyc.emit.interpreter import interp
@@ -66,6 +66,21 @@ def convolution(X: i32[H + 2, W + 2, C], F3: i32[3, 3, C, F]) -> i32[H, W, F]:
     return Y
 
 
+@op
+def requantised(A: i32[M, K], B: i32[K, N], S: i32[N], R: i32[M, N]) -> i32[M, N]:
+    """Start values, and what follows the sums row by row: half of them and another array, cut off at 255."""
+    T, Y = empty((M, N), i32), empty((M, N), i32)
+    for i in range(M):
+        for j in range(N):
+            T[i, j] = S[j] + i
+            for k in range(K):
+                T[i, j] += dot_bytes(A[i, k], B[k, j])
+    for i in range(M):
+        for j in range(N):
+            Y[i, j] = min(T[i, j] // 2 + R[i, j], 255)
+    return Y
+
+
 def words(*shape: int) -> np.ndarray[Any, Any]:
     """Any bits; a quarter of the bytes are extreme."""
     found = rng.integers(0, 256, (*shape, 4)).astype(np.uint8)
@@ -105,6 +120,21 @@ def test_exact(operator: Any, first: type, second: type, m: int, n: int, k: int)
         here = operator.compile(M=m, N=n, K=k)
         assert products(here)
         np.testing.assert_array_equal(here(a, b, s), want)
+
+
+@pytest.mark.parametrize("m, n, k", [(64, 64, 16), (49, 100, 36)])
+def test_what_follows_row_by_row(m: int, n: int, k: int) -> None:
+    """Registers begin at 0, start values are added afterwards, in the loop over rows that does the rest."""
+    a, b, s, r = words(m, k), words(k, n), words(n), words(m, n) >> 8
+    kernel = requantised.compile(target=AMX, M=m, N=n, K=k)
+    text = kernel.source("loops")
+    assert "m0 = 0" in text and "m0 = matrix" not in text and "alloc_register(i32[1, " in text
+    sums = exact(a, b, s, np.uint8, np.int8) + np.arange(m, dtype=np.int32)[:, None]
+    want = np.minimum(sums // 2 + r, 255)
+    got = interpreted(kernel, {"A": a, "B": b, "S": s, "R": r}, np.empty((m, n), np.int32))
+    np.testing.assert_array_equal(got, want)
+    if HERE:
+        np.testing.assert_array_equal(requantised.compile(M=m, N=n, K=k)(a, b, s, r), want)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

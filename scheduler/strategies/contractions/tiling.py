@@ -103,7 +103,9 @@ class Tiling:
         around = self.images_around(images)
         windows = self.windows()
         first = [*c.single, *(b for b in c.batch if b not in windows), *images[:around]]
-        if alone:
+        if alone and self.panels_stay():
+            order = [*first, *windows, *images[around:]] + ([plan.rows] if plan.rows else []) + [plan.columns]
+        elif alone:
             order = [*first, plan.columns, *windows, *images[around:]] + ([plan.rows] if plan.rows else [])
         else:
             order = first + ([plan.rows] if plan.rows else [])
@@ -116,6 +118,15 @@ class Tiling:
             found[tiles] = Part(plan.rows, 1)
             found.insert(len(first) + bool(windows) if c.batch or around else 0, Part(plan.rows, 0))
         return found, [self._trips(p, block) for p in found], block
+
+    def panels_stay(self) -> bool:
+        """Whether all panels of a product of matrices stay in L1, so that the columns of a row's lines follow one
+        another."""
+        plan = self.plan
+        columns = extent(plan.contraction.update, plan.columns)
+        if plan.deep is None or plan.pack or columns is None:
+            return False
+        return -(-columns // plan.tile.columns) * self.panel_bytes() <= self.target.l1 // 2
 
     def windows(self) -> list[str]:
         """Loops that only move a packed panel, along with the reduction (the taps of a convolution whose weights are
@@ -178,7 +189,7 @@ class Tiling:
         plan, c = self.plan, self.group.contraction
         if plan.block != "fitting":
             return plan.block
-        if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns}:
+        if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns} or self.panels_stay():
             return None
         sizes = [extent(c.update, i) for i in c.inner]
         total = extent(c.update, plan.rows)
