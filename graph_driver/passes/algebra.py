@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.passes import moved_codes
 from polyc.graph_driver.passes.rewriting import Answer, New, Rule, Sight, rewrite
 from polyc.poly.dtypes import DType
 
@@ -24,7 +25,7 @@ INTEGER_INVERSES = {"Less": "GreaterOrEqual", "Greater": "LessOrEqual", "LessOrE
 
 def simplify(graph: Graph) -> dict[str, int]:
     """The exact rules."""
-    return rewrite(graph, [r for r in RULES if r.exact])
+    return rewrite(graph, [*(r for r in RULES if r.exact), *moved_codes.RULES])
 
 
 def simplify_fast(graph: Graph) -> dict[str, int]:
