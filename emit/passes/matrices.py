@@ -90,15 +90,17 @@ def _rolled(s: Stmt) -> Stmt:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """Elements `array[index + i * step]` for rows i, words side by side."""
+    """Elements `array[index + b * block + i * step]` for rows i of block b, words side by side."""
 
     array: str
     index: tuple[Expr, ...]
     step: tuple[int, ...]
+    block: tuple[int, ...]
 
-    def part(self, row: int, word: int) -> tuple[Expr, ...]:
+    def part(self, block: int, row: int, word: int) -> tuple[Expr, ...]:
         """Subscripts of a word."""
-        moved = [rebuild(linear(e).shift(row * d)) for e, d in zip(self.index, self.step, strict=True)]
+        shifts = [block * b + row * d for b, d in zip(self.block, self.step, strict=True)]
+        moved = [rebuild(linear(e).shift(n)) for e, n in zip(self.index, shifts, strict=True)]
         return (*moved[:-1], rebuild(linear(moved[-1]).shift(word)))
 
 
@@ -107,6 +109,7 @@ class _Nest:
     """`tile[i, j] += intrinsic(left[i, k], right[k, j])` (or `swapped`) in all iterations of `loops`."""
 
     loops: tuple[For, ...]
+    blocks: int
     rows: int
     depth: int
     columns: int
@@ -143,6 +146,9 @@ def _nest(loop: For, tile: Buffer, target: Target) -> _Nest | None:
     if dot is None or not isinstance(inner, Store) or inner.array != tile.name or len(loops) < 3:
         return None
     *around, deep, high, wide = loops
+    over = None
+    if deep.kind == "unroll" and around:  # rows of several lines of an image
+        *around, deep, over, high, wide = loops
     if (deep.kind, high.kind, wide.kind) != ("serial", "unroll", "vector"):
         return None
     if any(x.kind != "serial" or x.until is not None for x in (*around, deep)):
@@ -151,19 +157,23 @@ def _nest(loop: For, tile: Buffer, target: Target) -> _Nest | None:
     if None in sizes or not (sizes[0] or 0) <= MATRIX_WORDS or not (sizes[1] or 0) >= LEAST_ROWS:
         return None
     depth, rows, columns = (n or 0 for n in sizes)
-    if not depth or not columns or _registers(rows, columns) is None:
+    blocks = 1 if over is None else 0 if over.kind != "unroll" else _trip(over) or 0
+    if not depth or not columns or not blocks or _registers(blocks, rows, columns) is None:
         return None
-    first = {x.var: x.lo for x in (deep, high, wide)}
-    sums = _matrix(inner.array, inner.index, high.var, wide.var, deep.var, first)
+    first = {x.var: x.lo for x in (deep, high, wide, *([over] if over else []))}
+    block = over.var if over else None
+    sums = _matrix(inner.array, inner.index, (block, high.var, wide.var), deep.var, first)
     if sums is None or any(x.var in variables(e) for x in around for e in inner.index):
         return None
     for swapped in (False, True):
         a, b = dot.args[::-1] if swapped else dot.args
         if isinstance(a, Load) and isinstance(b, Load):
-            left = _matrix(a.array, a.index, high.var, deep.var, wide.var, first)
-            right = _matrix(b.array, b.index, deep.var, wide.var, high.var, first)
+            left = _matrix(a.array, a.index, (block, high.var, deep.var), wide.var, first)
+            right = _matrix(b.array, b.index, (None, deep.var, wide.var), high.var, first)
             if left is not None and right is not None and tile.name not in (a.array, b.array):
-                return _Nest(tuple(around), rows, depth, columns, sums, left, right, dot.fn, swapped)
+                if any(block in variables(e) for e in b.index if block):
+                    continue
+                return _Nest(tuple(around), blocks, rows, depth, columns, sums, left, right, dot.fn, swapped)
     return None
 
 
@@ -173,21 +183,23 @@ def _trip(loop: For) -> int | None:
 
 
 def _matrix(
-    array: str, index: tuple[Expr, ...], row: str, word: str, still: str, first: dict[str, Expr]
+    array: str, index: tuple[Expr, ...], moving: tuple[str | None, str, str], still: str, first: dict[str, Expr]
 ) -> _Matrix | None:
-    """What an access is whose rows `row` moves and whose words in a row `word`; None if `still` moves it, too."""
-    step = []
+    """What an access is whose blocks, rows, and words in a row these variables move; None if `still` moves it, too."""
+    block, row, word = moving
+    step, far = [], []
     for place, e in enumerate(index):
         form = linear(e)
-        if any(not isinstance(a, Var) and {row, word, still} & variables(a) for a, _ in form.terms):
+        if any(not isinstance(a, Var) and {block, row, word, still} & variables(a) for a, _ in form.terms):
             return None
         along = form.coefficient(Var(word))
         if form.coefficient(Var(still)) or along != (place == len(index) - 1):
             return None
         step.append(form.coefficient(Var(row)))
+        far.append(form.coefficient(Var(block)) if block else 0)
     if not index or not any(step):
         return None
-    return _Matrix(array, tuple(rebuild(linear(substitute(e, first))) for e in index), tuple(step))
+    return _Matrix(array, tuple(rebuild(linear(substitute(e, first))) for e in index), tuple(step), tuple(far))
 
 
 # ---- registers ---------------------------------------------------------------------------------
@@ -209,16 +221,26 @@ class _Registers:
     keeps_rows: bool
 
 
-def _registers(rows: int, columns: int) -> _Registers | None:
+def _column_pieces(columns: int) -> list[tuple[int, int, int]]:
+    """The same of columns, which have one block."""
+    return [(0, start, size) for start, size in _pieces(columns, MATRIX_WORDS)]
+
+
+def _row_pieces(blocks: int, rows: int) -> list[tuple[int, int, int]]:
+    """Block, first row and number of rows of each part."""
+    return [(b, start, size) for b in range(blocks) for start, size in _pieces(rows, MATRIX_ROWS)]
+
+
+def _registers(blocks: int, rows: int, columns: int) -> _Registers | None:
     """The registers of a tile; None where there are too few.
 
     Parts of the operand that has fewer are kept, those of the other pass through one register, or two if the last part
     is smaller."""
-    high, wide = _pieces(rows, MATRIX_ROWS), _pieces(columns, MATRIX_WORDS)
+    high, wide = _row_pieces(blocks, rows), _column_pieces(columns)
     count = len(high) * len(wide)
     keeps_rows = len(high) < len(wide)
     kept, others = (high, wide) if keeps_rows else (wide, high)
-    sizes = list(dict.fromkeys(n for _, n in others))
+    sizes = list(dict.fromkeys(n for *_, n in others))
     if count + len(kept) + len(sizes) > MATRIX_REGISTERS:
         return None
     sums = tuple(tuple(range(i * len(wide), (i + 1) * len(wide))) for i in range(len(high)))
@@ -228,31 +250,32 @@ def _registers(rows: int, columns: int) -> _Registers | None:
 
 def _multiplied(n: _Nest) -> Stmt:
     """The nest in matrix registers."""
-    found = _registers(n.rows, n.columns)
+    found = _registers(n.blocks, n.rows, n.columns)
     assert found is not None
-    high, wide = _pieces(n.rows, MATRIX_ROWS), _pieces(n.columns, MATRIX_WORDS)
+    high, wide = _row_pieces(n.blocks, n.rows), _column_pieces(n.columns)
     shapes = [(0, 0)] * MATRIX_REGISTERS
     first, last = [], []
-    for (i, rows), registers in zip(high, found.sums, strict=True):
-        for (j, words), k in zip(wide, registers, strict=True):
+    for (b, i, rows), registers in zip(high, found.sums, strict=True):
+        for (_, j, words), k in zip(wide, registers, strict=True):
             shapes[k] = rows, words
-            first.append(MatrixMove(k, n.tile.array, n.tile.part(i, j), n.tile.step))
+            first.append(MatrixMove(k, n.tile.array, n.tile.part(b, i, j), n.tile.step))
             last.append(replace(first[-1], store=True))
     steps: list[Stmt] = []
 
-    def load(k: int, start: int, size: int, is_row: bool) -> None:
-        matrix, part = (n.left, n.left.part(start, 0)) if is_row else (n.right, n.right.part(0, start))
+    def load(k: int, part: tuple[int, int, int], is_row: bool) -> None:
+        b, start, size = part
+        matrix, place = (n.left, n.left.part(b, start, 0)) if is_row else (n.right, n.right.part(0, 0, start))
         shapes[k] = (size, n.depth) if is_row else (n.depth, size)
-        steps.append(MatrixMove(k, matrix.array, part, matrix.step))
+        steps.append(MatrixMove(k, matrix.array, place, matrix.step))
 
     kept, others = (high, wide) if found.keeps_rows else (wide, high)
-    for k, (start, size) in zip(found.kept, kept, strict=True):
-        load(k, start, size, found.keeps_rows)
-    for b, (start, size) in enumerate(others):
-        own = found.streamed[size]
-        load(own, start, size, not found.keeps_rows)
+    for k, part in zip(found.kept, kept, strict=True):
+        load(k, part, found.keeps_rows)
+    for o, part in enumerate(others):
+        own = found.streamed[part[-1]]
+        load(own, part, not found.keeps_rows)
         for a, k in enumerate(found.kept):
-            acc, left, right = (found.sums[a][b], k, own) if found.keeps_rows else (found.sums[b][a], own, k)
+            acc, left, right = (found.sums[a][o], k, own) if found.keeps_rows else (found.sums[o][a], own, k)
             steps.append(MatrixProduct(acc, left, right, n.intrinsic, n.swapped))
     body: Stmt = Block(tuple(steps))
     for loop in reversed(n.loops):

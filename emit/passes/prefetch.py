@@ -19,14 +19,29 @@ from dataclasses import replace
 from math import prod
 
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
-from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, Prefetch, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    MatrixMove,
+    Prefetch,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import i64
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, substitute
 from polyc.poly.expr import walk as nodes
-from polyc.poly.target import Target
+from polyc.poly.target import MATRIX_ROWS, MATRIX_WORDS, Target
 
 FEW = 24  # tiles that use a panel
+MATRIX_SHARE = 8  # of the second-level cache, beyond which arrays are far for matrices, which need more in a cycle
 SHARE = 2  # of the second-level cache, that a panel may take
 
 
@@ -34,7 +49,7 @@ def prefetch_panels(fn: Function, target: Target) -> Function:
     """`fn` with hints for the next panels of constant arrays larger than the second-level cache."""
     written = {s.array for s in walk(fn.body) if isinstance(s, Store)}
     large = {b.name: b for b in fn.buffers if _bytes(b) > target.l2}
-    panels = {n: b for n, b in large.items() if n not in written}
+    panels = {b.name: b for b in fn.buffers if _bytes(b) > target.l2 // MATRIX_SHARE and b.name not in written}
     body = _visit(fn.body, (), panels, target) if panels else fn.body
     return replace(fn, body=_rows(body, large, target)) if large else fn
 
@@ -56,17 +71,29 @@ def _visit(s: Stmt, around: tuple[For, ...], far: Mapping[str, Buffer], target: 
 def _hints(loop: For, around: tuple[For, ...], far: Mapping[str, Buffer], target: Target) -> Iterator[Prefetch]:
     """One for each cache line that an iteration of the innermost loop reads of a far panel."""
     lines: dict[object, Prefetch] = {}
-    for e in _loads(loop.body):
+    for e, rows in [*((e, 1) for e in _loads(loop.body)), *_matrix_rows(loop.body, far)]:
         if e.array not in far or not isinstance(e.index[-1], Ramp) or e.index[-1].stride != 1:
             continue
+        if rows == 1 and _bytes(far[e.array]) <= target.l2:
+            continue
         start = (*e.index[:-1], e.index[-1].base)
-        following = _next_panel(start, e.count * e.dtype.bytes, loop, around, target)
+        following = _next_panel(start, rows * e.count * e.dtype.bytes, loop, around, target)
         if following is None:
             continue
         last = linear(start[-1])
         line = (e.array, start[:-1], last.terms, last.const * e.dtype.bytes // target.line)
         lines.setdefault(line, Prefetch(e.array, following))
     yield from lines.values()
+
+
+def _matrix_rows(s: Stmt, far: Mapping[str, Buffer]) -> Iterator[tuple[VLoad, int]]:
+    """The rows of matrices of far arrays that straight-line code loads as if by vectors, and how many a matrix has."""
+    for t in walk(s):
+        if isinstance(t, MatrixMove) and not t.store and t.array in far:
+            for row in range(MATRIX_ROWS):
+                index = [rebuild(linear(e).shift(row * d)) for e, d in zip(t.index, t.step, strict=True)]
+                index[-1] = Ramp(index[-1], 1, MATRIX_WORDS, i64)
+                yield VLoad(t.array, tuple(index), None, MATRIX_WORDS, far[t.array].dtype), MATRIX_ROWS
 
 
 def _loads(s: Stmt) -> Iterator[VLoad]:

@@ -66,7 +66,7 @@ def _together(a: Stmt, b: Stmt) -> Stmt | None:
         both = [x for x in (*first, *second) if x[0] == array]
         if any(written for *_, written in both) and not _own_row([index for _, index, _ in both], a.var, inside):
             return None
-    return replace(a, body=Block((*_flat(a.body), *_flat(body))))
+    return replace(a, body=_joined(Block((*_flat(a.body), *_flat(body)))))
 
 
 def _accesses(stmt: Stmt) -> Iterator[Access]:
@@ -107,33 +107,38 @@ def _contracted(stmt: Stmt) -> Stmt:
 
 def _one_row(body: Stmt, buffer: Buffer) -> tuple[Buffer, Stmt] | None:
     """The buffer with one row and what uses it; None where it needs more."""
-    users = [s for s in walk(body) if isinstance(s, For) and any(a == buffer.name for a, *_ in _accesses(s))]
-    loop = next((s for s in users if s.kind == "serial"), None)
-    if loop is None or not all(isinstance(n, Const) for n in buffer.shape):
+    everywhere = [index for array, index, _ in _accesses(body) if array == buffer.name]
+
+    def holds_all(s: Stmt) -> bool:
+        return len([a for a, *_ in _accesses(s) if a == buffer.name]) == len(everywhere)
+
+    around = [s for s in walk(body) if isinstance(s, For) and s.kind == "serial" and holds_all(s)]
+    if not around or not everywhere or not all(isinstance(n, Const) for n in buffer.shape):
         return None
-    everywhere = [x for x in _accesses(body) if x[0] == buffer.name]
-    here = [x for x in _accesses(loop) if x[0] == buffer.name]
-    if len(everywhere) != len(here) or any(isinstance(s, MatrixMove) and s.array == buffer.name for s in walk(loop)):
+    if any(isinstance(s, MatrixMove) and s.array == buffer.name for s in walk(body)):
         return None
-    rows = [d for d in range(len(buffer.shape) - 1) if all(index[d] == Var(loop.var) for _, index, _ in here)]
-    if len(rows) != 1 or not _written_first(loop, buffer.name):
+    variables_around = {Var(s.var) for s in around}
+    dimensions = [*zip(*everywhere, strict=True)][:-1]
+    rows = {d for d, found in enumerate(dimensions) if len({*found}) == 1 and found[0] in variables_around}
+    if not rows or not _written_first(around[-1], buffer.name):
         return None
-    (row,) = rows
-    shape = tuple(const_int(1) if d == row else n for d, n in enumerate(buffer.shape))
+    if any(n != const_int(1) for d, n in enumerate(buffer.shape[:-1]) if d not in rows):
+        return None
+    shape = tuple(const_int(1) if d in rows else n for d, n in enumerate(buffer.shape))
 
     def first(e: Expr) -> Expr:
-        return replace(e, index=_at(e.index, row)) if isinstance(e, Load) and e.array == buffer.name else e
+        return replace(e, index=_at(e.index, rows)) if isinstance(e, Load) and e.array == buffer.name else e
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store) and s.array == buffer.name:
-            return replace(s, index=_at(s.index, row))
+            return replace(s, index=_at(s.index, rows))
         return with_bodies(s, tuple(visit(b) for b in s.bodies()))
 
     return replace(buffer, shape=shape, space="register"), visit(map_exprs(body, lambda e: rewrite(e, first)))
 
 
-def _at(index: tuple[Expr, ...], row: int) -> tuple[Expr, ...]:
-    return (*index[:row], const_int(0), *index[row + 1 :])
+def _at(index: tuple[Expr, ...], rows: set[int]) -> tuple[Expr, ...]:
+    return tuple(const_int(0) if d in rows else e for d, e in enumerate(index))
 
 
 def _written_first(loop: For, array: str) -> bool:

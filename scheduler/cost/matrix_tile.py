@@ -29,10 +29,11 @@ MOST_PARTS = 4  # of sums in registers
 @dataclass(frozen=True, slots=True)
 class MatrixTile:
     """`tile` of sums, `depth` words of the reduction at once; `tile.efficiency` is in terms of the vector units' peak,
-    which it passes."""
+    which it passes. `blocks`: lines of rows in a tile, where rows of one line are few."""
 
     tile: RegisterTile
     depth: int
+    blocks: int = 1
 
 
 def depth_of(words: int) -> int | None:
@@ -45,40 +46,51 @@ def _parts(size: int, most: int) -> int:
     return -(-size // most)
 
 
-def fits(rows: int, columns: int) -> bool:
+def fits(blocks: int, rows: int, columns: int) -> bool:
     """Whether the sums of a tile, the parts of the operand that has fewer and two of the other have registers."""
-    high, wide = _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
-    ends = (high if high >= wide else wide) > 1 and (rows % MATRIX_ROWS or columns % MATRIX_WORDS)
+    high, wide = blocks * _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
+    several = blocks > 1 or rows > MATRIX_ROWS if high >= wide else wide > 1
+    ends = several and (rows > MATRIX_ROWS and rows % MATRIX_ROWS if high >= wide else columns % MATRIX_WORDS)
     return high * wide <= MOST_PARTS and high * wide + min(high, wide) + (2 if ends else 1) <= MATRIX_REGISTERS
 
 
-def _tile_cycles(rows: int, columns: int, depth: int, steps: int, far: bool, target: Target) -> float:
+def _tile_cycles(blocks: int, rows: int, columns: int, depth: int, steps: int, far: bool, target: Target) -> float:
     """Cycles of one tile of so many rows and columns; `far`: its rows come from L2."""
-    high, wide = _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS)
-    products = rows * wide * target.matrix_cycles / MATRIX_ROWS
+    high, wide, total = blocks * _parts(rows, MATRIX_ROWS), _parts(columns, MATRIX_WORDS), blocks * rows
+    products = total * wide * target.matrix_cycles / MATRIX_ROWS
     panel = depth * wide * LINE
-    moved = (rows * LINE if far else 0) + (panel if steps * panel > target.l1 // 2 else 0)
-    near = (rows + depth * wide) / LOADS_PER_CYCLE
+    moved = (total * LINE if far else 0) + (panel if steps * panel > target.l1 // 2 else 0)
+    near = (total + depth * wide) / LOADS_PER_CYCLE
     step = max(products, near, moved / L2_BYTES, LATENCY if high * wide == 1 else 0.0)
-    return steps * step + rows * (wide * ROW_MOVES + ROW_TOUCHED) + CALL
+    return steps * step + total * (wide * ROW_MOVES + ROW_TOUCHED) + CALL
+
+
+def _cut(size: int, tile: int) -> list[tuple[int, int]]:
+    """Sizes of tiles and how many there are."""
+    return [(n, many) for n, many in ((tile, size // tile), (size % tile, 1)) if n and many]
 
 
 @lru_cache(maxsize=4096)
-def choose_matrix_tile(rows: int, columns: int, words: int, depth: int, lanes: int, target: Target) -> MatrixTile:
-    """The tile for `rows` x `columns` sums of `words` words, `depth` of them at once."""
+def choose_matrix_tile(
+    lines: int, rows: int, columns: int, words: int, depth: int, lanes: int, target: Target
+) -> MatrixTile:
+    """The tile for `lines` of `rows` x `columns` sums of `words` words, `depth` of them at once."""
     best: MatrixTile | None = None
-    steps, far = words // depth, rows * words * WORD > target.l1 // 2
+    steps, far = words // depth, lines * rows * words * WORD > target.l1 // 2
     for wide in range(1, MOST_PARTS + 1):
         for high in range(1, min(rows, MOST_PARTS * MATRIX_ROWS) + 1):
-            width = wide * MATRIX_WORDS
-            if not fits(high, width) or (wide > 1 and width >= columns + MATRIX_WORDS):
-                continue
-            cycles = 0.0
-            for h, many in ((high, rows // high), (rows % high, 1)):
-                for w, more in ((width, columns // width), (columns % width, 1)):
-                    cycles += many * more * _tile_cycles(h, w, depth, steps, far, target) if h and w else 0.0
-            share = rows * columns / lanes * words / target.fma_units / cycles
-            if best is None or share > best.tile.efficiency:
-                best = MatrixTile(RegisterTile(high, width // lanes, lanes, share), depth)
+            for blocks in range(1, min(lines, MOST_PARTS) + 1 if high == rows else 2):
+                width = wide * MATRIX_WORDS
+                if not fits(blocks, high, width) or (wide > 1 and width >= columns + MATRIX_WORDS):
+                    continue
+                cycles = sum(
+                    many * more * most * _tile_cycles(b, h, w, depth, steps, far, target)
+                    for b, many in _cut(lines, blocks)
+                    for h, more in _cut(rows, high)
+                    for w, most in _cut(columns, width)
+                )
+                share = lines * rows * columns / lanes * words / target.fma_units / cycles
+                if best is None or share > best.tile.efficiency:
+                    best = MatrixTile(RegisterTile(high, width // lanes, lanes, share), depth, blocks)
     assert best is not None
     return best

@@ -55,7 +55,8 @@ class TilePlan:
 
     `pack_rows`: the rows of a tile are copied side by side first, since as they lie more of their lines share sets of
     L1 than it has ways. `block`: rows after which columns begin anew (None: all of them), "fitting": as many as stay in
-    half of L2. `deep`: a loop of the reduction, and how many of its iterations are one product of matrices.
+    half of L2. `deep`: a loop of the reduction, and how many of its iterations are one product of matrices;
+    `lines`: the loop over lines of rows, and how many of them a tile has.
     """
 
     contraction: Contraction
@@ -69,6 +70,7 @@ class TilePlan:
     pack_rows: bool = False
     block: int | Literal["fitting"] | None = "fitting"
     deep: tuple[str, int] | None = None
+    lines: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,9 @@ def _score(
     step = apart if beside and apart else 1
     tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, step, most_rows=most_rows)
     score, pack_rows = tile.efficiency, False
-    deep = _multiplied_at_once(asked, c, other, columns, rows)
-    if deep is not None:
-        (tile, score), most_rows = (deep[0], deep[0].efficiency), None
+    matrix = _multiplied_at_once(asked, c, other, columns, rows)
+    if matrix is not None:
+        tile, score, most_rows = matrix.tile, matrix.tile.efficiency, None
     if most_rows is not None and rows is not None and rows_can_be_packed(c, panel, other, rows):
         tall = choose(row_extent, extent(c.update, columns), lanes, target, depth, step)
         share = copied_share(extent(c.update, columns), lanes, target)
@@ -191,15 +193,24 @@ def _score(
         step = _bytes_apart(scop, c.update.target, columns)
         score *= scatter_share(fma_cycles, cells, tile.columns, step, target)
     return TilePlan(
-        c, panel, other, columns, rows, tile, score, pack, pack_rows, deep=None if deep is None else deep[1]
-    )
+        c, panel, other, columns, rows, tile, score, pack, pack_rows,
+        deep=None if matrix is None else matrix.deep, lines=None if matrix is None else matrix.lines,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """A tile for products of whole matrices: the loop along whose words they go, and the one over lines of rows."""
+
+    tile: RegisterTile
+    deep: tuple[str, int]
+    lines: tuple[str, int] | None
 
 
 def _multiplied_at_once(
     asked: _Asked, c: Contraction, other: Operand, columns: str, rows: str | None
-) -> tuple[RegisterTile, tuple[str, int]] | None:
-    """The tile for products of whole matrices, and the loop along whose words they go; None where there are none, or
-    vectors are as fast."""
+) -> _Matrices | None:
+    """The tile for products of whole matrices; None where there are none, or vectors are as fast."""
     target, words = asked.target, [extent(c.update, i) for i in c.inner]
     if not c.intrinsic or not target.multiplies(c.intrinsic) or rows is None or None in words:
         return None
@@ -210,8 +221,14 @@ def _multiplied_at_once(
     depth = depth_of(extent(c.update, along) or 1)
     if depth is None or any(slope(e, rows, 1) is None for e in other.load.index):
         return None
-    found = choose_matrix_tile(high, wide, prod(n or 1 for n in words), depth, asked.lanes, target)
-    return (found.tile, (along, depth)) if found.tile.efficiency > MATRIX_GAIN else None
+    over = next((o for o in reversed(other.own) if o not in (rows, columns)), None)
+    lines = 1 if over is None or moves(c.update, over) else extent(c.update, over) or 1
+    if over is not None and any(slope(e, over, 1) is None for e in other.load.index):
+        lines = 1
+    found = choose_matrix_tile(lines, high, wide, prod(n or 1 for n in words), depth, asked.lanes, target)
+    if found.tile.efficiency <= MATRIX_GAIN:
+        return None
+    return _Matrices(found.tile, (along, depth), (over, found.blocks) if over and found.blocks > 1 else None)
 
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:

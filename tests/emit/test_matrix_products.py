@@ -137,9 +137,9 @@ def test_what_follows_row_by_row(m: int, n: int, k: int) -> None:
         np.testing.assert_array_equal(requantised.compile(M=m, N=n, K=k)(a, b, s, r), want)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_convolution(threads: int) -> None:
-    h, w, c, f = 7, 14, 8, 40
+@pytest.mark.parametrize("threads, h, w, c, f", [(1, 7, 14, 8, 40), (2, 7, 7, 32, 64)])
+def test_convolution(threads: int, h: int, w: int, c: int, f: int) -> None:
+    """Rows of the second one are so short that a tile has several lines of the image, and a rest of them."""
     x, weights = words(h + 2, w + 2, c), words(3, 3, c, f)
     want = np.zeros((h, w, f), np.int64)
     left, right = (v.view(t).reshape(*v.shape, 4).astype(np.int64) for v, t in ((x, np.uint8), (weights, np.int8)))
@@ -147,7 +147,7 @@ def test_convolution(threads: int) -> None:
         for q in range(3):
             want += np.einsum("hwcb,cfb->hwf", left[p : p + h, q : q + w], right[p, q])
     kernel = convolution.compile(target=AMX, threads=threads, H=h, W=w, C=c, F=f)
-    assert products(kernel)
+    assert products(kernel) and ("h_out" in kernel.source("loops")) == (w == 7)
     got = interpreted(kernel, {"X": x, "F3": weights}, np.empty((h, w, f), np.int32))
     np.testing.assert_array_equal(got, want)
     if HERE:

@@ -81,8 +81,11 @@ class Tiling:
         if plan.rows is not None:
             cuts[plan.rows] = (block, tile.rows) if block else (tile.rows,)
             points.insert(0, Part(plan.rows, 2 if block else 1, "unroll"))
-        if plan.deep is not None:
-            cuts[plan.deep[0]] = (plan.deep[1],)
+        for inner in (plan.deep, plan.lines):
+            if inner is not None:
+                cuts[inner[0]] = (inner[1],)
+        if plan.lines is not None:
+            points.insert(0, Part(plan.lines[0], 1, "unroll"))
         return TiledProduct(
             tuple(s.name for s in self.group.statements()), self.group.contraction.update.name, self.group.iters, cuts,
             tuple(outer), tuple(points), (*self.reductions(), *points), tuple(kept),
@@ -156,6 +159,8 @@ class Tiling:
         steps = {plan.columns: [plan.tile.columns]}
         if plan.rows is not None:
             steps[plan.rows] = [block, plan.tile.rows] if block else [plan.tile.rows]
+        if plan.lines is not None:
+            steps[plan.lines[0]] = [plan.lines[1]]
         if part.level:
             total = block
         return None if total is None else -(-total // (steps.get(part.loop, [1])[part.level]))
