@@ -76,9 +76,9 @@ def timeline(
             visit(node.child, here)
         elif isinstance(node, Sequence):
             for k, f in enumerate(node.filters):
-                visit(f.child, {x: (*t, k) for x, t in here.items() if _passes(f, x, points[x])})
+                visit(f.child, {x: (*t, k) for x, t in here.items() if passes(f, x, points[x])})
         elif isinstance(node, Filter):
-            visit(node.child, {x: t for x, t in here.items() if _passes(node, x, points[x])})
+            visit(node.child, {x: t for x, t in here.items() if passes(node, x, points[x])})
         else:
             if isinstance(node, Promote) and node.buffer == buffer:
                 out.region.update({x: len(t) for x, t in here.items()})
@@ -88,7 +88,8 @@ def timeline(
     return out
 
 
-def _passes(f: Filter, x: Instance, point: isl.Point) -> bool:
+def passes(f: Filter, x: Instance, point: isl.Point) -> bool:
+    """Whether an instance comes through a filter."""
     return x[0] in f.domain and not f.domain[x[0]].intersect(isl.Set.from_point(point)).is_empty()
 
 

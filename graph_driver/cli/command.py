@@ -155,6 +155,11 @@ def _inspect_command(commands: Any) -> None:
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
     look.add_argument("--stage", choices=Stages(), metavar="STAGE", help=", ".join(MODEL_STAGES))
     look.add_argument("--html", type=Path, metavar="FILE", help="write a page instead of printing")
+    look.add_argument(
+        "--svg", type=Path, metavar="FILE",
+        help="draw the loops down to each instance, to zoom into: of a model its nodes in one schedule tree, of an "
+        "operator its schedule; small sizes only",
+    )  # fmt: skip
     look.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
     look.add_argument(
         "--yaml", action="store_true", help="of --stage schedule: as a file to edit (--schedule reads it)"

@@ -28,6 +28,11 @@ def inspect_command(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: options that do not go together, or with this stage.
     """
+    if arguments.svg is not None:
+        if arguments.html is not None or arguments.json or arguments.yaml or arguments.stage not in (None, "whole"):
+            raise UsageError("--svg is a picture of its own: leave out --html, --json, --yaml and --stage")
+        write_page(arguments.svg, _picture(arguments))
+        return 0
     if is_operator(arguments.what):
         whole = arguments.stage is None and (arguments.html is not None or arguments.json)
         refuse_model_options(arguments, checks=True, measure=whole)
@@ -71,6 +76,31 @@ def inspect_command(arguments: argparse.Namespace) -> int:
     else:
         print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
     return 0
+
+
+def _picture(arguments: argparse.Namespace) -> str:
+    """All instances of an operator under its schedule, or of a model in one tree. Raises `UsageError`."""
+    from polyc.graph_driver.html.nested_picture import nested_picture
+
+    if is_operator(arguments.what):
+        from polyc.graph_driver.cli.inspect import operator_schedule, operator_scop
+        from polyc.poly.enumeration import at_sizes
+
+        refuse_model_options(arguments, checks=True, measure=False)
+        scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+        with use.tuned(arguments.tuned):
+            schedule = operator_schedule(scop, arguments.target, sizes, arguments.schedule, arguments.threads)
+        numbers = {name: int(v) for name, v in sizes.items() if name in schedule.scop.params}
+        return nested_picture(*at_sizes(schedule.scop, schedule.tree, numbers), arguments.what)
+    from polyc.graph_driver.cli.compile import options_of
+    from polyc.graph_driver.cli.models import whole
+
+    if arguments.kernel is not None or arguments.schedule is not None:
+        raise UsageError("--svg draws the whole model: leave out --kernel and --schedule")
+    found = whole(Path(arguments.what), options_of(arguments))
+    nodes = {s: f"{n.kind} '{n.name or n.outputs[0]}'" for s, n in found.nodes.items()}
+    tensors = {array: tensor for tensor, array in found.arrays.items()}
+    return nested_picture(found.scop, found.scop.tree, Path(arguments.what).stem, nodes, tensors)
 
 
 def _document(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
