@@ -17,6 +17,7 @@ from tiny_models import branching, model_of, recurrent, with_host_steps
 from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.check import random_input
 from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.execute import NativeExecutor
 from polyc.graph_driver.memory import PlanError
 from polyc.graph_driver.planning.plan import Plan
@@ -153,3 +154,53 @@ def test_only_where_asked_for_and_within_the_memory_limit() -> None:
     assert limited.plan.peak <= plain.plan.peak
     if not limited.plan.after:
         assert any("steps run in order" in n for n in limited.report().notes)
+
+
+UNTIL = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[1, 4, 12, 12] x, float limit) => (float[1, 4, 12, 12] y, int64 rounds) {
+    go = Constant <value = bool {1}> ()
+    zero = Constant <value = int64 {0}> ()
+    first = Relu(x)
+    last, rounds = Loop ("", go, first, zero) <
+        body = b (int64 i, bool going, float[1, 4, 12, 12] s, int64 r) =>
+                 (bool more, float[1, 4, 12, 12] t, int64 u) {
+            p1 = Conv <kernel_shape = [1, 1]> (s, w1)
+            p3 = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (s, w3)
+            p5 = Conv <kernel_shape = [5, 5], pads = [2, 2, 2, 2]> (s, w5)
+            pool = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (s)
+            a = Add(p1, p3)  b = Add(p5, pool)  sum = Add(a, b)
+            t = Tanh(sum)
+            one = Constant <value = int64 {1}> ()
+            u = Add(r, one)
+            most = ReduceMax <keepdims = 0> (t)
+            small = Less(most, limit)
+            many = Constant <value = int64 {9}> ()
+            few = Less(u, many)
+            more = And(small, few)
+        }
+    >
+    y = Neg(last)
+}"""
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_a_loop_that_data_end_is_a_task_with_tasks_inside(threads: int) -> None:
+    """A conditional task (Huang et al., Taskflow, 2020): how often its branches run, data say; a hundred runs each."""
+    proto = onnx.parser.parse_model(UNTIL)
+    rng = np.random.default_rng()
+    for k in (1, 3, 5):
+        weight = (rng.standard_normal((4, 4, k, k)) / k).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, f"w{k}"))
+    plain, model = compile_model(proto, threads=1), compile_model(proto, threads=threads, tasks=True)
+    (loop,) = [n for n in model.hosts if isinstance(n, ControlNode)]
+    (body,) = loop.bodies
+    assert isinstance(body, Model)
+    assert width(body.plan.after) > 1  # branches of the body may run side by side
+    rounds = set()
+    for run in range(100):
+        x = rng.standard_normal((1, 4, 12, 12)).astype(np.float32)
+        feeds = {"x": x, "limit": np.float32(rng.uniform(0.3, 1.1))}
+        expected = {n: np.array(v) for n, v in plain(feeds).items()}
+        assert same(model(feeds), expected), run
+        rounds.add(int(expected["rounds"]))
+    assert len(rounds) > 1
