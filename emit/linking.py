@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from polyc.emit import targets
@@ -33,8 +33,10 @@ def linkers(target: Target) -> Iterator[list[str]]:
             yield [path, "-m", _LD_OF[arch]]
 
 
-def shared_object(image: bytes, target: Target, needs: tuple[str, ...] = ("-lm",)) -> bytes:
-    """The shared object made of one object file.
+def shared_object(
+    images: bytes | Sequence[bytes], target: Target, needs: tuple[str, ...] = ("-lm",), exported: Sequence[str] = ()
+) -> bytes:
+    """The shared object made of one object file or several. `exported`: the only symbols that others see (none: all).
 
     Raises:
         BuildError: no linker for this machine, the linker refused, or no room to write.
@@ -53,9 +55,17 @@ def shared_object(image: bytes, target: Target, needs: tuple[str, ...] = ("-lm",
     )  # a bare linker does not know where libraries are; the process that loads it has them
     try:
         with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
-            made, out = Path(folder, "operator.o"), Path(folder, "operator.so")
-            made.write_bytes(image)
-            whole = [*command, "-shared", "-o", str(out), str(made), *(needs if by_driver else ())]
+            out, made = Path(folder, "operator.so"), []
+            for k, image in enumerate([images] if isinstance(images, bytes) else images):
+                made.append(str(Path(folder, f"operator{k}.o")))
+                Path(made[-1]).write_bytes(image)
+            more = []
+            if exported:
+                script = Path(folder, "exported")
+                script.write_text(f"{{ global: {'; '.join(exported)}; local: *; }};", encoding="ascii")
+                option = f"--version-script={script}"
+                more = [f"-Wl,{option}", "-s"] if by_driver else [option, "-s"]
+            whole = [*command, "-shared", *more, "-o", str(out), *made, *(needs if by_driver else ())]
             done = subprocess.run(whole, capture_output=True, text=True)
             if done.returncode:
                 first = next((s for s in done.stderr.splitlines() if s.strip()), f"exit code {done.returncode}")

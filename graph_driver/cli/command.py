@@ -68,8 +68,9 @@ def _compile_command(commands: Any) -> None:
         help="write the graph after its target-independent passes, or after all, to OUT (MODEL.graph), and stop",
     )  # fmt: skip
     make.add_argument(
-        "--emit", choices=("graph", "mlir"),
-        help="with --stop-after: the graph; mlir: all kernels as one MLIR module in OUT (MODEL.mlir), and stop",
+        "--emit", choices=("graph", "mlir", "so"),
+        help="with --stop-after: the graph; mlir: all kernels as one MLIR module in OUT (MODEL.mlir), and stop; "
+        "so: a shared object with a C interface, OUT (MODEL.so), with header and loader beside it",
     )  # fmt: skip
     make.add_argument(
         "--dump-after",

@@ -152,14 +152,22 @@ def compile_command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"
         )
-    if arguments.emit is not None or arguments.stop_after is not None or arguments.dump_after is not None:
+    shared = arguments.emit == "so"
+    if shared and (arguments.stop_after is not None or arguments.dump_after is not None):
+        raise UsageError("--emit so compiles to the end: leave out --stop-after and --dump-after")
+    if (
+        (arguments.emit is not None and not shared)
+        or arguments.stop_after is not None
+        or arguments.dump_after is not None
+    ):
         from polyc.graph_driver.cli.dumps import dump
 
         if dump(arguments, options_of(arguments)):
             return 0
     with recording() as spans, _compilers(arguments.dask):
         keep(_before())
-        files, report = _compile_to_c(arguments) if arguments.target == "c" else _compile_to_directory(arguments)
+        make = _compile_to_shared if shared else _compile_to_c if arguments.target == "c" else _compile_to_directory
+        files, report = make(arguments)
     if arguments.trace is not None:
         arguments.trace.write_text(json.dumps(chrome_trace(spans)), encoding="utf-8")
     if arguments.json:
@@ -198,6 +206,19 @@ def _compile_to_directory(arguments: argparse.Namespace) -> tuple[dict[str, Any]
     with model.report().stage("save"):
         model.save(output)
     return {"output": str(output)}, model.report()
+
+
+def _compile_to_shared(arguments: argparse.Namespace) -> tuple[dict[str, Any], Report]:
+    """Write a shared object with its header and its loader."""
+    from polyc.graph_driver.artifacts.shared_model import write_shared
+
+    output: Path = arguments.output or arguments.model.with_suffix(".so")
+    if output.suffix != ".so":
+        raise UsageError(f"--emit so writes a file NAME.so, not {output}")
+    model = compile_from(arguments)
+    with model.report().stage("save"):
+        files = write_shared(model, output)
+    return {"output": str(output), "files": list(files)}, model.report()
 
 
 def _compile_to_c(arguments: argparse.Namespace) -> tuple[dict[str, Any], Report]:

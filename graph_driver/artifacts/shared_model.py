@@ -1,0 +1,299 @@
+"""A model as one shared object with a C interface: `polyc compile MODEL --emit so`.
+
+    NAME.so    code, weights, plan and threads of the model; needs the C library, nothing of polyc or Python
+    NAME.h     its interface: NAME_create, NAME_run, NAME_destroy, and what it takes and gives
+    NAME.py    a loader for Python that needs NumPy alone
+
+An instance (what `create` makes) has an arena and threads of its own; several may run at the same time, one runs one
+call at a time. A run allocates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyc.emit.elf import data_object
+from polyc.emit.linking import shared_object
+from polyc.emit.llvm import jit
+from polyc.emit.run_time import threadpool
+from polyc.graph_driver.artifacts.c_export import identifier
+from polyc.graph_driver.backends.cpu_code import NativeCode
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.memory import aligned
+from polyc.graph_driver.planning.plan import Plan, Slot, is_record
+from polyc.poly.errors import BuildError, ModelError
+from polyc.poly.violations import DESCRIBED
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.running.model import Model
+
+MESSAGES = (
+    "done", "there is not enough memory", "an argument is NULL or no number of threads",
+    "an index lies outside of what it chooses from",
+)  # fmt: skip
+"""What the codes of the interface mean."""
+WEIGHTS, LARGEST = "polyc_weights", 2**31 - 2**24
+EXPORTED = ("create", "run", "destroy", "inputs", "outputs", "input", "output", "arena_bytes", "error")
+LOADER = "loader.py"
+
+
+def write_shared(model: Model, output: Path) -> tuple[str, ...]:
+    """Write `output` (NAME.so), and beside it NAME.h and NAME.py; the names of the files.
+
+    Raises:
+        ModelError: the model has steps in Python, or sizes that a run decides.
+        BuildError: it is not for a CPU through LLVM, there is no linker, or the files cannot be written.
+    """
+    name, plan, code = identifier(output.stem), model.plan, model.code
+    if not isinstance(code, NativeCode) or code.platform.backend.name != "llvm":
+        raise BuildError("a shared object of a model is made for CPUs through LLVM (--target cpu, or a CPU's name)")
+    _check(plan, code)
+    if len(model.weights) > LARGEST:
+        raise BuildError(f"the weights have {len(model.weights):,} bytes: a shared object takes {LARGEST:,}")
+    machine = code.target
+    objects = [*code.images.values(), code.program, jit.build_object(interface(name, plan, code), machine, 1)]
+    if plan.weight_bytes:
+        objects.append(data_object(WEIGHTS, bytes(model.weights.data), machine.triple))
+    if code.threads > 1:
+        objects.append(jit.build_object(threadpool.source(machine.triple), machine, threadpool.LEVEL))
+    image = shared_object(objects, machine, ("-lm", "-lpthread"), [*(f"{name}_{e}" for e in EXPORTED), "polyc_prefix"])
+    files = {
+        output.name: image, f"{output.stem}.h": header(name, plan).encode(),
+        f"{output.stem}.py": Path(__file__).with_name(LOADER).read_bytes(),
+    }  # fmt: skip
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            output.with_name(file).write_bytes(content)
+    except OSError as error:
+        raise BuildError(f"cannot write {output}: {error.strerror}") from None
+    return tuple(files)
+
+
+def _check(plan: Plan, code: NativeCode) -> None:
+    if plan.symbols is not None:
+        raise ModelError("a shared object has sizes that are numbers: give them (--dim NAME=V)")
+    if plan.python_steps:
+        steps = ", ".join(
+            f"'{s.nodes[0]}' ({s.label}{': ' + s.reason if s.reason else ''})" for s in plan.python_steps[:4]
+        )
+        raise ModelError(
+            f"a shared object runs without Python, which runs {len(plan.python_steps)} steps here: {steps}"
+        )
+    if code.external:
+        raise ModelError(f"a shared object cannot have the registered function '{next(iter(code.external.values()))}'")
+
+
+def _tensors(plan: Plan, names: Sequence[str]) -> list[Slot[int]]:
+    return [plan.slots[n] for n in names]
+
+
+def _in_comment(text: str) -> str:
+    return "".join(c if c.isascii() and c.isprintable() and c not in "*/" else "?" for c in text)
+
+
+def header(name: str, plan: Plan[int]) -> str:
+    """The interface in C."""
+    kinds = {"inputs": plan.inputs, "outputs": plan.outputs}
+    described = [
+        f"   {kind}[{k}]  {slot.dtype}{list(slot.shape or ())}  {_in_comment(n)}"
+        for kind, names in kinds.items()
+        for k, (n, slot) in enumerate(zip(names, _tensors(plan, names), strict=True))
+    ]
+    codes = "\n".join(f"#define {name.upper()}_{key} {k} /* {MESSAGES[k]} */"
+                      for k, key in enumerate(("DONE", "NO_MEMORY", "WRONG_ARGUMENT", "OUTSIDE")))  # fmt: skip
+    return f"""/* The interface of a model, generated by polyc. Functions give one of the codes below.
+
+{chr(10).join(described)}
+
+   Arrays are contiguous, row by row. Several instances may run at the same time, one runs one call at a time. */
+#ifndef {name.upper()}_H
+#define {name.upper()}_H
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{codes}
+
+typedef struct {name} {name};
+
+typedef struct {{
+  const char *name;
+  const char *dtype;    /* f32, i64, ... */
+  int64_t rank;
+  const int64_t *shape; /* rank numbers */
+  int64_t bytes;
+}} {name}_tensor;
+
+/* A new instance; threads: of its own, 0 for as many as it was compiled for. */
+int32_t {name}_create({name} **instance, int32_t threads);
+/* Run: inputs and outputs in the order above. */
+int32_t {name}_run({name} *instance, const void *const *inputs, void *const *outputs);
+/* End an instance (NULL: nothing happens). */
+void {name}_destroy({name} *instance);
+int32_t {name}_inputs(void);
+int32_t {name}_outputs(void);
+/* What one of them is; NULL for a number that is none. */
+const {name}_tensor *{name}_input(int32_t number);
+const {name}_tensor *{name}_output(int32_t number);
+/* Memory that an instance needs for itself. */
+int64_t {name}_arena_bytes(void);
+/* What a code means. */
+const char *{name}_error(int32_t code);
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+# ---- the interface in LLVM IR ------------------------------------------------------------------
+
+
+def interface(name: str, plan: Plan[int], code: NativeCode) -> str:
+    """LLVM IR of the interface. An instance is {arena, threads, the word that stops a run}."""
+    peak = max(64, aligned(plan.peak))
+    segments = [entry.segment_name(k) for k in range(code.segments)]
+    pool = code.threads > 1
+    lines = [
+        f'target triple = "{code.target.triple}"',
+        "%tensor = type { ptr, ptr, i64, ptr, i64 }",
+        "declare ptr @aligned_alloc(i64, i64)", "declare void @free(ptr)",
+        *(f"declare void @{s}(ptr)" for s in segments),
+        *([f"@{WEIGHTS} = external hidden constant i8"] if plan.weight_bytes else []),
+        *(["declare ptr @polyc_pool_create(i64)", "declare void @polyc_pool_destroy(ptr)"] if pool else []),
+        *_string("polyc_prefix", name, ""),
+        *_described(name, "input", _tensors(plan, plan.inputs), plan.inputs),
+        *_described(name, "output", _tensors(plan, plan.outputs), plan.outputs),
+        *_errors(name),
+        f"define i64 @{name}_arena_bytes() {{", f"  ret i64 {peak}", "}",
+        *_create(name, peak, code.threads),
+        *_destroy(name, pool),
+        *_run(name, plan, segments),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _string(symbol: str, text: str, linkage: str = "private ") -> list[str]:
+    data = text.encode() + b"\0"
+    escaped = "".join(f"\\{b:02x}" for b in data)
+    return [f'@{symbol} = {linkage}constant [{len(data)} x i8] c"{escaped}"']
+
+
+def _described(name: str, kind: str, slots: Sequence[Slot[int]], names: Sequence[str]) -> list[str]:
+    lines, rows = [], []
+    for k, (slot, tensor) in enumerate(zip(slots, names, strict=True)):
+        shape = slot.shape or ()
+        numbers = ", ".join(f"i64 {n}" for n in shape)
+        lines += _string(f"{kind}.{k}.name", tensor) + _string(f"{kind}.{k}.dtype", slot.dtype or "")
+        lines.append(f"@{kind}.{k}.shape = private constant [{len(shape)} x i64] [{numbers}]")
+        rows.append(f"%tensor {{ ptr @{kind}.{k}.name, ptr @{kind}.{k}.dtype, i64 {len(shape)}, "
+                    f"ptr @{kind}.{k}.shape, i64 {slot.nbytes} }}")  # fmt: skip
+    return [
+        *lines,
+        f"@{kind}.all = private constant [{len(rows)} x %tensor] [{', '.join(rows)}]",
+        f"define i32 @{name}_{kind}s() {{", f"  ret i32 {len(rows)}", "}",
+        *_chosen(f"{name}_{kind}", len(rows), f"getelementptr %tensor, ptr @{kind}.all, i64 %wide", "null"),
+    ]  # fmt: skip
+
+
+def _chosen(function: str, count: int, element: str, otherwise: str) -> list[str]:
+    """A function of a number that gives an element of a table."""
+    return [
+        f"define ptr @{function}(i32 %number) {{", f"  %inside = icmp ult i32 %number, {count}",
+        "  br i1 %inside, label %yes, label %no", "yes:", "  %wide = zext i32 %number to i64",
+        f"  %found = {element}", "  ret ptr %found", "no:", f"  ret ptr {otherwise}", "}",
+    ]  # fmt: skip
+
+
+def _errors(name: str) -> list[str]:
+    lines = [line for k, text in enumerate(MESSAGES) for line in _string(f"error.{k}", text)]
+    table = ", ".join(f"ptr @error.{k}" for k in range(len(MESSAGES)))
+    lines += [*_string("error.none", "no code of this model"),
+              f"@error.all = private constant [{len(MESSAGES)} x ptr] [{table}]"]  # fmt: skip
+    found = _chosen(f"{name}_error", len(MESSAGES), "getelementptr ptr, ptr @error.all, i64 %wide", "@error.none")
+    at = found.index("  ret ptr %found")
+    return [*lines, *found[:at], "  %text = load ptr, ptr %found", "  ret ptr %text", *found[at + 1 :]]
+
+
+def _create(name: str, peak: int, threads: int) -> list[str]:
+    make = [
+        "  %asked = icmp eq i32 %threads, 0", f"  %number = select i1 %asked, i32 {threads}, i32 %threads",
+        "  %several = icmp sgt i32 %number, 1", "  br i1 %several, label %pool, label %done",
+        "pool:", "  %wide = sext i32 %number to i64", "  %made = call ptr @polyc_pool_create(i64 %wide)",
+        "  %pool.at = getelementptr ptr, ptr %instance, i64 1", "  store ptr %made, ptr %pool.at",
+        "  %none = icmp eq ptr %made, null", "  br i1 %none, label %no_pool, label %done",
+        "no_pool:", "  call void @free(ptr %arena)", "  br label %no_arena",
+    ] if threads > 1 else ["  br label %done"]  # fmt: skip
+    return [
+        f"define i32 @{name}_create(ptr %out, i32 %threads) {{", "  %null = icmp eq ptr %out, null",
+        f"  %few = icmp ugt i32 %threads, {threadpool.MAX_THREADS}", "  %wrong = or i1 %null, %few",
+        "  br i1 %wrong, label %refused, label %allocate", "refused:", "  ret i32 2", "allocate:",
+        "  %instance = call ptr @aligned_alloc(i64 64, i64 64)", "  %short = icmp eq ptr %instance, null",
+        "  br i1 %short, label %no_memory, label %arenas", "arenas:",
+        f"  %arena = call ptr @aligned_alloc(i64 64, i64 {peak})", "  store ptr %arena, ptr %instance",
+        "  %pool.first = getelementptr ptr, ptr %instance, i64 1", "  store ptr null, ptr %pool.first",
+        "  %stop.first = getelementptr ptr, ptr %instance, i64 2", "  store i64 0, ptr %stop.first",
+        "  %shorter = icmp eq ptr %arena, null", "  br i1 %shorter, label %no_arena, label %threads.made",
+        "threads.made:", *make, "no_arena:", "  call void @free(ptr %instance)", "  br label %no_memory",
+        "no_memory:", "  ret i32 1", "done:", "  store ptr %instance, ptr %out", "  ret i32 0", "}",
+    ]  # fmt: skip
+
+
+def _destroy(name: str, pool: bool) -> list[str]:
+    end = [
+        "  %pool.at = getelementptr ptr, ptr %instance, i64 1", "  %pool = load ptr, ptr %pool.at",
+        "  %alone = icmp eq ptr %pool, null", "  br i1 %alone, label %memory, label %threads",
+        "threads:", "  call void @polyc_pool_destroy(ptr %pool)", "  br label %memory", "memory:",
+    ] if pool else []  # fmt: skip
+    return [
+        f"define void @{name}_destroy(ptr %instance) {{", "  %null = icmp eq ptr %instance, null",
+        "  br i1 %null, label %nothing, label %some", "nothing:", "  ret void", "some:", *end,
+        "  %arena = load ptr, ptr %instance", "  call void @free(ptr %arena)", "  call void @free(ptr %instance)",
+        "  ret void", "}",
+    ]  # fmt: skip
+
+
+def _run(name: str, plan: Plan[int], segments: Sequence[str]) -> list[str]:
+    """The bases of a run (`polyc.graph_driver.execution.entry`), its segments, and a look at the records."""
+    lines = [
+        f"define i32 @{name}_run(ptr %instance, ptr %inputs, ptr %outputs) {{",
+        f"  %bases = alloca [{entry.table_index(plan)} x ptr], align 8",
+        "  %null.0 = icmp eq ptr %instance, null", "  %null.1 = icmp eq ptr %inputs, null",
+        "  %null.2 = icmp eq ptr %outputs, null", "  %null.3 = or i1 %null.0, %null.1",
+        "  %null.4 = or i1 %null.3, %null.2", "  br i1 %null.4, label %refused, label %given",
+        "refused:", "  ret i32 2", "given:", "  %arena = load ptr, ptr %instance",
+        "  %pool.at = getelementptr ptr, ptr %instance, i64 1", "  %pool = load ptr, ptr %pool.at",
+        "  %stop = getelementptr ptr, ptr %instance, i64 2",
+    ]  # fmt: skip
+    bases = {entry.RUNTIME: "%pool", entry.ARENA: "%arena", entry.STOP: "%stop",
+             entry.WEIGHTS: f"@{WEIGHTS}" if plan.weight_bytes else "null"}  # fmt: skip
+    arrays = [("inputs", k, n) for k, n in enumerate(plan.inputs)] + [
+        ("outputs", k, n) for k, n in enumerate(plan.outputs)
+    ]
+    wrong = "false"
+    for at, (kind, k, tensor) in enumerate(arrays):
+        lines += [f"  %at.{at} = getelementptr ptr, ptr %{kind}, i64 {k}", f"  %array.{at} = load ptr, ptr %at.{at}"]
+        bases[entry.FIRST_INPUT + at] = f"%array.{at}"
+        if plan.slots[tensor].nbytes:
+            lines += [f"  %none.{at} = icmp eq ptr %array.{at}, null", f"  %wrong.{at} = or i1 %none.{at}, {wrong}"]
+            wrong = f"%wrong.{at}"
+    lines += [f"  br i1 {wrong}, label %refused, label %going", "going:"]
+    for k, value in bases.items():
+        lines += [f"  %base.{k} = getelementptr ptr, ptr %bases, i64 {k}", f"  store ptr {value}, ptr %base.{k}"]
+    lines += [f"  call void @{s}(ptr %bases)" for s in segments]
+    told = "false"
+    for k, slot in enumerate(plan.slots[n] for s in plan.steps for n in s.scratch if is_record(n)):
+        for word in range(slot.nbytes // DESCRIBED // 8):
+            lines += [
+                f"  %word.{k}.{word}.at = getelementptr i8, ptr %arena, i64 {slot.place.offset + 8 * word}",
+                f"  %word.{k}.{word} = load i64, ptr %word.{k}.{word}.at",
+                f"  %some.{k}.{word} = icmp ne i64 %word.{k}.{word}, 0",
+                f"  %told.{k}.{word} = or i1 %some.{k}.{word}, {told}",
+            ]  # fmt: skip
+            told = f"%told.{k}.{word}"
+    return [*lines, f"  %code = select i1 {told}, i32 3, i32 0", "  ret i32 %code", "}"]
