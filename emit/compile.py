@@ -95,6 +95,8 @@ def compile_step(
         made = self_describing(optimised_function(scop, tree, name, target, backend, report, checks))
         function, scratch = hoist(made, STACK_BYTES, STACK_TOTAL, symbolic=True)
         scratch = (*made.buffers[-1:], *scratch) if made.checks else scratch
+        own = {b.name for b in scratch}  # the plan gives these places at multiples of 64 bytes
+        function = replace(function, buffers=tuple(replace(b, aligned=b.name in own) for b in function.buffers))
         if overlapping:
             function = replace(function, buffers=tuple(replace(b, apart=False) for b in function.buffers))
         native = build(function, target, backend, report)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import gcd
 
 from polyc.emit.llvm import columns
 from polyc.emit.llvm.arith import Arithmetic
@@ -22,6 +23,9 @@ from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary
 from polyc.poly.records import dataclass
 
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
+
+ALIGNED = 64
+"""Of which the begin of every array that code makes, or a plan places, is a multiple, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +322,7 @@ class Expressions:
         if self._active is not None and not self.ranges.safe(e, self._storage(e.array).buffer):
             mask = self._active if mask is None else self._both(mask, self._active)
         place = self.address(e.array, e.index, masked=mask is not None)
-        type_, align = memory_type(e.dtype, e.count), e.dtype.bytes
+        type_, align = memory_type(e.dtype, e.count), self._alignment(e.array, e.index, e.dtype.bytes)
         picked = mask is None and place.step is not None and self._storage(e.array).buffer.space == "register"
         if place.offsets is not None and picked:
             raw = self._picked(e, place)
@@ -412,11 +416,26 @@ class Expressions:
             at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {lane * place.step}", "p")
             self.f.do(f"store {element} {x}, ptr {at}, align {align}")
 
+    def _alignment(self, array: str, index: tuple[Expr, ...], element: int) -> int:
+        """Bytes of which the address of a run of elements is a multiple: of arrays whose begin is a multiple of 64,
+        what follows from their strides and the steps of the loops; else those of an element."""
+        storage = self._storage(array)
+        if storage.buffer.space == "param" and not storage.buffer.aligned:
+            return element
+        found = ALIGNED
+        for e, stride in zip(index, storage.strides, strict=True):
+            if not isinstance(stride, int) or (isinstance(e, Ramp) and e.stride != 1):
+                return element
+            found = gcd(found, self.ranges.divisor(e.base if isinstance(e, Ramp) else e) * stride * element)
+        return found
+
     def store(self, array: str, index: tuple[Expr, ...], value: Value, mask: Value | None) -> None:
         """`array[index] = value` (evaluated)."""
         place = self.address(array, index, masked=mask is not None)
         v = self.to_memory(value)
         element, n, align = scalar_type(v.dtype), v.lanes, value.dtype.bytes
+        near = place.offsets is None and v.lanes > 1
+        align = self._alignment(array, index, align) if near else align
         if place.offsets is not None and place.step is not None and mask is None:
             self._store_lanes(v, element, place, align)
             return

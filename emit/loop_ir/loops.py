@@ -134,7 +134,8 @@ class Buffer:
     `register` buffers have constant shape and, after unrolling, constant subscripts, so
     that LLVM's mem2reg/SROA turns them into registers. `align` in bytes. `promoted` is the
     buffer's name in the schedule tree's `Promote` node (passes may rename buffers). An argument that is not `apart` may
-    share bytes with others that are not: compilers must keep the order of accesses to both.
+    share bytes with others that are not: compilers must keep the order of accesses to both. One that is `aligned`
+    begins at a multiple of 64 bytes.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Buffer:
     align: int = 64
     promoted: str = field(default="", compare=False)
     apart: bool = field(default=True, compare=False)
+    aligned: bool = field(default=False, compare=False)
 
 
 class Stmt:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import gcd
 
 from polyc.emit.loop_ir.linear import linear
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, For, Ramp, VLoad
@@ -22,6 +23,7 @@ class Ranges:
     def __init__(self) -> None:
         self._bounds: dict[str, Interval] = {}
         self._below: dict[str, Expr] = {}  # var < expr, for symbolic loop ends
+        self._divisors: dict[str, int] = {}
         self._inside: list[set[tuple[str, tuple[Expr, ...]]]] = [set()]
 
     def bind(self, name: str, values: Interval) -> None:
@@ -34,9 +36,10 @@ class Ranges:
         low, high = self.interval(loop.lo)[0], self.interval(loop.hi)[1]
         self._bounds[loop.var] = (low, None if high is None else high - 1)
         self._below[loop.var] = loop.hi
+        self._divisors[loop.var] = gcd(self.divisor(loop.lo), loop.step)
         with self.scope():
             yield
-        del self._bounds[loop.var], self._below[loop.var]
+        del self._bounds[loop.var], self._below[loop.var], self._divisors[loop.var]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -67,6 +70,20 @@ class Ranges:
         if isinstance(size, Const):
             return high is not None and high < size.value
         return isinstance(index, Var) and self._below.get(index.name) == size
+
+    def divisor(self, e: Expr) -> int:
+        """A number that divides every value of an integer expression; 0 where that is always 0."""
+        if isinstance(e, Const):
+            return abs(int(e.value))
+        if isinstance(e, Var):
+            return self._divisors.get(e.name, 1)
+        if isinstance(e, Binary) and e.op in ("+", "-"):
+            return gcd(self.divisor(e.a), self.divisor(e.b))
+        if isinstance(e, Binary) and e.op == "*":
+            return self.divisor(e.a) * self.divisor(e.b)
+        if isinstance(e, Unary) and e.op == "neg":
+            return self.divisor(e.a)
+        return 1
 
     def interval(self, e: Expr) -> Interval:
         """Bounds of an integer expression."""

@@ -74,6 +74,7 @@ class Backend(ABC):
     `runs_bodies`: the bodies of control flow are compiled for it, too; else for the CPU beside it, whose steps they are
     among.
     `calls_compilers`: code comes from a C compiler or another program of this machine.
+    `alignment`: bytes of which the begin of every tensor is a multiple, itself one of 64: a cache line, on a GPU 256.
     `has_program_order`: where the automatic schedule takes too long, the program's own order has code, too.
     """
 
@@ -90,6 +91,7 @@ class Backend(ABC):
     runs_bodies: bool = False
     calls_compilers: bool = True
     has_program_order: bool = True
+    alignment: int = 64
 
     # ---- machines ----
 

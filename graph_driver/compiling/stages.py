@@ -170,7 +170,9 @@ def placed(
     """The plan of a graph, as tasks where the options ask for that and it fits."""
 
     def plan(window: int) -> Plan:
-        return build_plan(graph, found, abis, options.planner, window, options.contiguous, gaps)
+        return build_plan(
+            graph, found, abis, options.planner, window, options.contiguous, gaps, platform.backend.alignment
+        )
 
     in_order = plan(0)
     if not options.tasks or platform.threads < 2:

@@ -36,7 +36,7 @@ NO_GAPS: Gaps = {}
 def build_plan(
     graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi],
     planner: str | None = None, window: int = 0, contiguous: Groups = (),
-    gaps: Gaps = NO_GAPS,
+    gaps: Gaps = NO_GAPS, alignment: int = memory.ALIGNMENT,
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
@@ -48,6 +48,7 @@ def build_plan(
     that (`polyc.graph_driver.planning.tasks`); 0: all run in order.
     `gaps`: by a group's key, which arrays of its kernel may overlap and how far apart they must begin
     (`polyc.emit.loop_ir.overlap`); then tensors may lie over others that die while they are made. Not in a `window`.
+    `alignment`: bytes of which the begin of every memory of the arena, and of every weight, is a multiple.
     `contiguous`: groups of tensors that lie one behind the other; not where sizes are formulas.
 
     Of a graph with symbolic sizes the placement is made at the representative ones, and says which of two tensors lies
@@ -61,7 +62,7 @@ def build_plan(
     places, copies = _fixed_places(graph, root)
     steps += (step for _, step in copies)
     used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
-    weight_bytes = _place_constants(graph, used, places)
+    weight_bytes = _place_constants(graph, used, places, alignment)
     times = [(k, k) for k in range(len(steps))]
     sizes = {n: evaluate(t.nbytes, usual) for n, t in graph.tensors.items() if t.static}
     own = {n: evaluate(size, usual) for n, size in scratch.items()}
@@ -73,7 +74,7 @@ def build_plan(
     overlaps: memory.Overlaps = {}
     if by_symbol and not window and not contiguous and symbols is None:
         overlaps = allowed(steps, inside, sizes | own, shapes, by_symbol)
-    planned = memory.plan_overlapping(shapes, overlaps) if overlaps else _planned(shapes, planner, symbols)
+    planned = memory.plan_overlapping(shapes, overlaps) if overlaps else _planned(shapes, planner, symbols, alignment)
     placement, lifetimes = planned.placement, tuple([t for s in shapes for _, t in s.runs])
     alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
     offsets = alone | offsets_of(members, placement.offsets)
@@ -86,11 +87,11 @@ def build_plan(
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     plan: Plan = Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.reduced_bound(shapes, overlaps) if overlaps else memory.lower_bound(lifetimes),
-        weight_bytes, lifetimes,
+        placement.peak, memory.reduced_bound(shapes, overlaps) if overlaps else memory.lower_bound(lifetimes,
+        alignment), weight_bytes, lifetimes,
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
         planned.planner, planned.peaks, index_limits(graph, usual), external=external,
-        gaps=by_symbol if overlaps else {}, overlaps=overlaps,
+        gaps=by_symbol if overlaps else {}, overlaps=overlaps, alignment=alignment,
     )  # fmt: skip
     if symbols is not None:
         plan = _of_formulas(plan, graph, symbols, arena)
@@ -161,10 +162,12 @@ def _parameters(symbols: Symbols | None, group: Group) -> tuple[Extent, ...]:
     return tuple(rows[p] if p in rows else symbols.formula(p) for p in group.scop.params)
 
 
-def _planned(shapes: Sequence[memory.Shape], planner: str | None, symbols: Symbols | None) -> memory.Planned:
+def _planned(
+    shapes: Sequence[memory.Shape], planner: str | None, symbols: Symbols | None, alignment: int
+) -> memory.Planned:
     """The placement by the planner that is named, else by the best."""
     if symbols is None or planner is not None:
-        return memory.plan_shapes(shapes, planner)
+        return memory.plan_shapes(shapes, planner, alignment)
     found = [memory.plan_shapes(shapes, name) for name in QUICK_PLANNERS]
     best = min(found, key=lambda p: p.placement.peak)
     return replace(best, peaks={p.planner: p.placement.peak for p in found})
@@ -214,7 +217,7 @@ def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Plac
     return places, copies
 
 
-def _place_constants(graph: Graph, used: set[str], places: dict[str, Place]) -> int:
+def _place_constants(graph: Graph, used: set[str], places: dict[str, Place], alignment: int) -> int:
     """Weights, and tensors that follow from sizes (where in the table, is known when the steps are); the weights'
     bytes."""
     end = 0
@@ -225,7 +228,7 @@ def _place_constants(graph: Graph, used: set[str], places: dict[str, Place]) -> 
             places[name] = Place("table")
         elif tensor.const is not None:
             places[name] = Place("weight", 0, end)
-            end += memory.aligned(tensor.nbytes)
+            end += memory.aligned(tensor.nbytes, alignment)
     return end
 
 

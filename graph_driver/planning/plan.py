@@ -103,6 +103,7 @@ class Plan(Generic[N]):
     `index_limits`: values of these inputs are positions below that number.
     `after` has for each step those that it waits for in a run on several threads (empty: all run in order).
     `external` are the names of registered functions by symbol.
+    `alignment`: bytes of which the begin of every memory of the arena, and of every weight, is a multiple.
     `gaps` has, by symbol of a kernel, which of its arguments may overlap and how far apart they must begin;
     `overlaps` has the same of `lifetimes` where it follows from that.
 
@@ -127,6 +128,7 @@ class Plan(Generic[N]):
     external: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, tuple[Gap, ...]] = field(default_factory=dict)
     overlaps: memory.Overlaps = field(default_factory=dict)
+    alignment: int = memory.ALIGNMENT
     symbols: Symbols | None = None
     arena: Arena | None = None
     values: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)
@@ -194,6 +196,7 @@ class Plan(Generic[N]):
             "after": [list(earlier) for earlier in self.after],
             "external": dict(self.external),
             "gaps": {s: [list(g) for g in found] for s, found in self.gaps.items()},
+            "alignment": self.alignment,
             "overlaps": [[*pair, *ends] for pair, ends in self.overlaps.items()],
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
@@ -228,6 +231,7 @@ class Plan(Generic[N]):
             {str(s): tuple((int(a), int(b), int(low), int(high)) for a, b, low, high in found)
              for s, found in data.get("gaps", {}).items()},
             {(str(a), str(b)): (int(low), int(high)) for a, b, low, high in data.get("overlaps", ())},
+            int(data.get("alignment", memory.ALIGNMENT)),
         )  # fmt: skip
 
     def __str__(self) -> str:

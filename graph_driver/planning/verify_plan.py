@@ -64,7 +64,8 @@ def _check_slot(plan: Plan[int], slot: Slot[int], table: int) -> None:
     limits = {"arena": plan.peak, "weight": plan.weight_bytes, "table": table}
     place = slot.place
     if place.kind in limits:
-        grain = 8 if place.kind == "table" else memory.ALIGNMENT
+        whole = place.kind == "table" or slot.name in plan.inside  # parts of a whole begin at its cache lines
+        grain = 8 if place.kind == "table" else memory.ALIGNMENT if whole else plan.alignment
         if place.offset < 0 or place.offset % grain or place.offset + size > limits[place.kind]:
             raise memory.PlanError(f"'{slot.name}' lies outside the {place.kind} memory")
     elif place.kind in ("input", "output"):

@@ -44,6 +44,7 @@ class GpuBackend(Backend):
     }
     abilities = frozenset(("known machine",))
     stages = ("loops", "cuda", "opencl")
+    alignment = 256
     checks_first = False
     has_program_order = False  # loops that nothing maps to threads have no kernel
 
