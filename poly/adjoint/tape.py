@@ -8,9 +8,11 @@ really holds is counted exactly for the notes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import islpy as isl
 
-from polyc.poly.access import accesses_of, array_elements
+from polyc.poly.access import accesses_of, array_elements, element_map, guarded_loads
 from polyc.poly.adjoint.errors import NotDifferentiable
 from polyc.poly.adjoint.values import Order
 from polyc.poly.dependences import value_flow_among
@@ -22,6 +24,7 @@ from polyc.poly.forms.ranges import bounds
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import DYNAMIC_EXTENT, Scop, Statement
+from polyc.poly.tree import loops_around
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +86,43 @@ def _extent(pa: isl.PwAff, scop: Scop) -> Expr:
 
 
 def _bounded(scop: Scop, s: Statement, needed: isl.Set) -> isl.Set:
-    """Only instances whose accesses are inside their arrays: these bound loops that data end."""
+    """Only instances at which nothing is accessed outside of its array, by the statement or by those that run whenever
+    it does: these bound loops that data end."""
     if not s.dynamic:
         return needed
-    for (stmt, array), found in accesses_of(scop).items():
-        if stmt == s.name:
-            inside = array_elements(scop.arrays[array], scop.params)
-            for a in found:
-                needed = needed.intersect(a.map.intersect_range(inside).domain().union(
-                    needed.subtract(a.map.domain())))  # fmt: skip
+    for q in scop.statements.values():
+        if _runs_with(scop, q, s):
+            space = set_space(q.name, q.iters, scop.params)
+            domain = q.domain.intersect_params(scop.context)
+            for load, where in _performed(q, domain, space):
+                array = scop.arrays[load.array]
+                inside = element_map(load, array, space)[0].intersect_range(array_elements(array, scop.params))
+                fine = inside.domain().intersect(where).union(domain.subtract(where))
+                needed = needed.intersect(fine.set_tuple_name(s.name))
     return needed.coalesce()
+
+
+def _runs_with(scop: Scop, q: Statement, s: Statement) -> bool:
+    """Whether `q` runs in each iteration of the loops around `s` in which `s` runs."""
+    if q is s:
+        return True
+    if q.predicate is not None or q.iters != s.iters or q.dynamic != s.dynamic:
+        return False
+    around = loops_around(scop.tree, s.name)
+    same = [m.name for m in around] == [m.name for m in loops_around(scop.tree, q.name)]
+    own = isl.Id.read_from_str(isl.DEFAULT_CONTEXT, s.name)
+    return same and all(m.schedule[q.name].set_tuple_id(isl.dim_type.in_, own).is_equal(m.schedule[s.name])
+                        for m in around)  # fmt: skip
+
+
+def _performed(q: Statement, domain: isl.Set, space: isl.Space) -> Iterator[tuple[Load, isl.Set]]:
+    """The elements that a statement surely reads or writes when it runs, and the instances that do."""
+    for e in (q.value, *q.index):
+        for load, where, sure in guarded_loads(e, domain, space):
+            if sure and q.predicate is None:
+                yield load, where
+    if q.predicate is None:
+        yield q.target, domain
 
 
 def _onto(needed: isl.Set, chosen: list[int]) -> isl.Map:
