@@ -26,6 +26,9 @@ from typing import Any
 PEERS = ("eager", "inductor", "polyc")
 LEAST = 0.002
 """Seconds that one timing takes at least: short calls are repeated."""
+PAUSE = 0.01
+"""Seconds before each timing, in which the threads of the contender before, which wait busily for more work, go to
+sleep. Without it two of them share a core with those that are timed."""
 
 
 def measured(name: str, threads: int, rounds: int, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
@@ -83,6 +86,8 @@ def _interleaved(calls: Mapping[str, Callable[[], None]], rounds: int) -> dict[s
     times: dict[str, list[float]] = {p: [] for p in calls}
     for _ in range(rounds):
         for peer, call in calls.items():
+            time.sleep(PAUSE)
+            call()  # its own threads are awake
             start = time.perf_counter()
             for _ in range(many[peer]):
                 call()
@@ -157,6 +162,7 @@ def main(arguments: Sequence[str]) -> None:
     text = page(rows)
     print(text)
     if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)
         stem = options.results / f"{datetime.date.today()}-torch"
         stem.with_suffix(".md").write_text(text, encoding="utf-8")
         stem.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

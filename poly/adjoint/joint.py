@@ -14,6 +14,7 @@ from dataclasses import field, replace
 import islpy as isl
 
 from polyc.poly.adjoint.activity import active as active_arrays
+from polyc.poly.adjoint.again import maker_of
 from polyc.poly.adjoint.algebra import both, compared, number, total, where
 from polyc.poly.adjoint.ends import arguments_of, results_of
 from polyc.poly.adjoint.errors import NotDifferentiable
@@ -400,9 +401,19 @@ class _Maker:
         return out
 
     def taped(self, s: Statement, read: Read, places: Places) -> Expr:
-        """The place on a new tape of what `s` reads, and the statement that keeps it."""
+        """The place on a new tape of what `s` reads, and the statement that keeps it; where no tape has room for all
+        iterations the value itself, if the same iteration has made it."""
         load = read.load
-        made = tape_of(self.source, self.order, s, load, places.tape)
+        try:
+            made = tape_of(self.source, self.order, s, load, places.tape)
+        except NotDifferentiable:
+            maker = maker_of(self.source, s, load, places.tape)
+            if maker is None:
+                raise
+            if maker.name not in self.reads:
+                self.reads[maker.name] = reads_of(self.source, maker)
+            self.notes.append(f"{load.array}: computed again in loops that data end")
+            return self.there(maker, maker.value)
         name = self.names.fresh(f"tape_{load.array}")
         self.tape_arrays.append(Array(name, load.dtype, made.shape, "local", span=load.span))
         here = self.names.fresh(f"{s.name}_keep")

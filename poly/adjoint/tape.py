@@ -27,6 +27,10 @@ from polyc.poly.scop import DYNAMIC_EXTENT, Scop, Statement
 from polyc.poly.tree import loops_around
 
 
+SMALL = 1024
+"""Sizes at which a coordinate that they bound is far from `DYNAMIC_EXTENT`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tape:
     """`index` is the place of an instance, `shape` the box; `keep` the instances that write, one for each place."""
@@ -64,7 +68,10 @@ def _ends(flat: isl.Set, k: int) -> bool:
     """Whether something bounds a coordinate: loops that data end are in sets with ends that nobody means."""
     if not flat.dim_is_bounded(isl.dim_type.set, k):
         return False
-    found = bounds(flat.project_out_all_params(), k)
+    small = flat
+    for p in range(flat.dim(isl.dim_type.param)):  # what grows with the sizes is bounded by them
+        small = small.upper_bound_val(isl.dim_type.param, p, isl.Val(SMALL))
+    found = bounds((flat if small.is_empty() else small).project_out_all_params(), k)
     return found is None or max(abs(found[0]), abs(found[1])) < DYNAMIC_EXTENT // 2
 
 
@@ -91,7 +98,7 @@ def _bounded(scop: Scop, s: Statement, needed: isl.Set) -> isl.Set:
     if not s.dynamic:
         return needed
     for q in scop.statements.values():
-        if _runs_with(scop, q, s):
+        if runs_with(scop, q, s):
             space = set_space(q.name, q.iters, scop.params)
             domain = q.domain.intersect_params(scop.context)
             for load, where in _performed(q, domain, space):
@@ -102,8 +109,8 @@ def _bounded(scop: Scop, s: Statement, needed: isl.Set) -> isl.Set:
     return needed.coalesce()
 
 
-def _runs_with(scop: Scop, q: Statement, s: Statement) -> bool:
-    """Whether `q` runs in each iteration of the loops around `s` in which `s` runs."""
+def runs_with(scop: Scop, q: Statement, s: Statement) -> bool:
+    """Whether `q` is in the loops around `s`, and runs in each of their iterations."""
     if q is s:
         return True
     if q.predicate is not None or q.iters != s.iters or q.dynamic != s.dynamic:
