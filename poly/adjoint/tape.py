@@ -26,7 +26,6 @@ from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import DYNAMIC_EXTENT, Scop, Statement
 from polyc.poly.tree import loops_around
 
-
 SMALL = 1024
 """Sizes at which a coordinate that they bound is far from `DYNAMIC_EXTENT`."""
 
