@@ -7,6 +7,7 @@ compiling."""
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from math import exp, log
 from typing import Any
@@ -17,16 +18,19 @@ from rich.table import Table
 
 import polyc
 
-from .models import LIGHT, light_model, random_inputs
+from .models import light_model, random_inputs
+from .naive import NINE
 from .reproducible import times
 
+PROMISED = 0.85
+"""Geometric mean over the nine light models."""
 WAYS: tuple[dict[str, Any], ...] = ({"planner": "exact", "disable": ["winograd"]}, {"memory": "minimal"}, {})
 
 
-def main() -> None:
-    """Print the table."""
+def main() -> int:
+    """Print the table; 1 where the mean is above what is promised."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=LIGHT)
+    parser.add_argument("networks", nargs="*", default=NINE)
     table = Table(
         "network", "whole tensors", "by elements", "of it", "ms", "ms by elements", "ms by default", "compiled"
     )
@@ -43,11 +47,13 @@ def main() -> None:
         wanted, found = models[0](feeds), models[1](feeds)
         worst = max(float(np.abs(found[n] - v).max() / np.abs(v).max()) for n, v in wanted.items())
         assert worst < 1e-4, f"{name}: {worst}"
+        print(name, f"{small / whole:.3f}", file=sys.stderr, flush=True)
         measured = [f"{t:.1f}" for t in times(models, feeds)]
         table.add_row(name, f"{whole:,}", f"{small:,}", f"{small / whole:.3f}", *measured, f"{seconds[1]:.0f} s")
     table.add_row("geometric mean", "", "", f"{exp(sum(map(log, ratios)) / len(ratios)):.3f}")
     Console(width=140).print(table)
+    return int(exp(sum(map(log, ratios)) / len(ratios)) > PROMISED)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

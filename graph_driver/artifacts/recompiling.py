@@ -46,7 +46,15 @@ def recompiled(code: Code, symbols: Sequence[str], plan: Plan, hosts: int) -> tu
         compiled[symbol] = made
     found = _with_scratch(plan, compiled, {s: order for s, (_, order) in sources.items()})
     found = replace(found, gaps={s: numbered(c.order, c.gaps) for s, c in compiled.items() if plan.gaps and c.gaps})
-    check_plan(found, {*compiled, *plan.external}, hosts)
+    try:
+        check_plan(found, {*compiled, *plan.external}, hosts)
+    except memory.PlanError as error:
+        if not plan.gaps:
+            raise
+        raise BuildError(
+            f"the plan lets tensors overlap in the order of the kernels that it was made with, and those for this
+            machine " f"({here.machine.cpu}) have another ({error}): compile the model for it"
+        ) from None
     again = here.backend.link(here, found, (), compiled, Report())
     again.sources = code.sources
     return again, found

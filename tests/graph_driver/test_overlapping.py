@@ -14,7 +14,7 @@ from polyc.graph_driver import memory
 from polyc.graph_driver.checking.poison import differs, poisoned_run
 from polyc.graph_driver.planning.plan import Place, Plan
 from polyc.graph_driver.planning.verify_plan import check_plan
-from polyc.poly.errors import ArgumentError, OptionError
+from polyc.poly.errors import ArgumentError, BuildError, OptionError
 
 RNG = np.random.default_rng(5)
 
@@ -128,3 +128,18 @@ def test_options_that_contradict_it() -> None:
     for other in ({"tasks": True}, {"planner": "exact"}, {"tier": "fast"}):
         with pytest.raises(OptionError, match="take one of them"):
             polyc.compile_model(m, memory="minimal", **other)
+
+
+@pytest.mark.parametrize("target", ["aarch64", "x86-64-v4"])
+def test_code_made_again_for_another_cpu_keeps_the_plan_or_says_why_not(target: str, tmp_path: Path) -> None:
+    m = conv_chain([3, 16, 16], 24)
+    polyc.compile_model(m, target=target, threads=1, memory="minimal").save(tmp_path / "m")
+    x = RNG.standard_normal((1, 3, 24, 24)).astype("f")
+    try:
+        found = polyc.load(tmp_path / "m")
+    except BuildError as error:
+        assert "compile the model for it" in str(error)
+        return
+    assert differs(poisoned_run(found, {"x": x}), found({"x": x})) == []
+    wanted = polyc.compile_model(m, threads=1)({"x": x})["out"]
+    np.testing.assert_allclose(found({"x": x})["out"], wanted, rtol=2e-5, atol=2e-6)

@@ -1,0 +1,47 @@
+"""`python -m benchmarks.naive [NETWORK ...]`: implementations by cost beside one kernel for each node (`--select
+naive`).
+
+Least milliseconds of runs in turns, on one thread. Fails where choosing by cost is more than 5 % slower, or nowhere
+faster. """
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+import polyc
+
+from .models import light_model, random_inputs
+from .reproducible import times
+
+NINE = (
+    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
+    "zfnet512",
+)  # fmt: skip
+NAIVE = ("siblings", "winograd", "external")
+"""What `polyc compile --select naive` leaves out, beside fusion."""
+SLOWER = 1.05
+
+
+def main() -> int:
+    """Print the table; 1 where the statement does not hold."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("networks", nargs="*", default=NINE)
+    table, ratios = Table("network", "by cost, ms", "naive, ms", "times as fast"), []
+    for name in parser.parse_args().networks:
+        path = light_model(name)
+        by_cost = polyc.compile_model(path, threads=1)
+        naive = polyc.compile_model(path, threads=1, fuse=False, disable=NAIVE)
+        ours, theirs = times([by_cost, naive], random_inputs(path))
+        ratios.append(theirs / ours)
+        table.add_row(name, f"{ours:.2f}", f"{theirs:.2f}", f"{ratios[-1]:.2f}")
+        print(name, f"{ours:.2f} {theirs:.2f} {ratios[-1]:.2f}", file=sys.stderr, flush=True)
+    Console().print(table)
+    return int(min(ratios) < 1 / SLOWER or max(ratios) <= 1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
