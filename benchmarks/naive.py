@@ -2,7 +2,7 @@
 naive`).
 
 Least milliseconds of runs in turns, on one thread. Fails where choosing by cost is more than 5 % slower, or nowhere
-faster. """
+faster."""
 
 from __future__ import annotations
 

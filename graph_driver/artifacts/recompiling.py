@@ -52,8 +52,8 @@ def recompiled(code: Code, symbols: Sequence[str], plan: Plan, hosts: int) -> tu
         if not plan.gaps:
             raise
         raise BuildError(
-            f"the plan lets tensors overlap in the order of the kernels that it was made with, and those for this
-            machine " f"({here.machine.cpu}) have another ({error}): compile the model for it"
+            f"the plan lets tensors overlap as the kernels that it was made with allow, and those for this machine "
+            f"({here.machine.cpu}) do not ({error}): compile the model for it"
         ) from None
     again = here.backend.link(here, found, (), compiled, Report())
     again.sources = code.sources
