@@ -17,7 +17,7 @@ from polyc.emit.llvm.types import Value, constant, memory_type, scalar_type, suf
 from polyc.emit.loop_ir.linear import linear
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
 from polyc.emit.loop_ir.ranges import Ranges, of_variables
-from polyc.poly.dtypes import bool_, i64, u8
+from polyc.poly.dtypes import DType, bool_, i64, u8
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.records import dataclass
@@ -224,6 +224,11 @@ class Expressions:
             return Address(pointer)
         return Address(pointer, reversed=True) if step == -1 else Address(pointer, lanes_part, step=step)
 
+    def alignment(self, array: str, index: tuple[Expr, ...], place: Address, dtype: DType, lanes: int) -> int:
+        """Bytes to which an access to neighbouring elements is known to be aligned."""
+        near = place.offsets is None and lanes > 1
+        return self._alignment(array, index, dtype.bytes) if near else dtype.bytes
+
     def prefetch(self, array: str, index: tuple[Expr, ...]) -> None:
         """A hint to bring an element into all caches."""
         name = self.f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
@@ -322,7 +327,7 @@ class Expressions:
         if self._active is not None and not self.ranges.safe(e, self._storage(e.array).buffer):
             mask = self._active if mask is None else self._both(mask, self._active)
         place = self.address(e.array, e.index, masked=mask is not None)
-        type_, align = memory_type(e.dtype, e.count), self._alignment(e.array, e.index, e.dtype.bytes)
+        type_ = memory_type(e.dtype, e.count)
         picked = mask is None and place.step is not None and self._storage(e.array).buffer.space == "register"
         if place.offsets is not None and picked:
             raw = self._picked(e, place)
@@ -330,6 +335,7 @@ class Expressions:
             near = mask is None and place.step is not None and 2 <= place.step <= NEAR
             raw = self._strided(e, place) if near else self._gather(e, place, mask)
         elif mask is None:
+            align = self.alignment(e.array, e.index, place, e.dtype, e.count)
             raw = self.f.emit(f"load {type_}, ptr {place.pointer}, align {align}")
         else:
             raw = self._masked_load(e, place, mask)
@@ -362,13 +368,17 @@ class Expressions:
 
     def _picked(self, e: VLoad, place: Address) -> str:
         """At constant distances from registers: a gather would keep the buffer out of them."""
+        rows = columns.window(e, self._storage(e.array).buffer)
+        if rows is not None:
+            return columns.column(self.f, place.pointer, e, rows)
+        return self.by_lanes(e, place)
+
+    def by_lanes(self, e: VLoad, place: Address) -> str:
+        """Lane by lane at constant distances."""
         element = memory_type(e.dtype)
         type_ = vector(element, e.count)
         out = "poison"
         assert place.step is not None
-        rows = columns.window(e, self._storage(e.array).buffer)
-        if rows is not None:
-            return columns.column(self.f, place.pointer, e, rows)
         for lane in range(e.count):
             at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {lane * place.step}", "p")
             x = self.f.emit(f"load {element}, ptr {at}, align {e.dtype.bytes}")
@@ -451,6 +461,7 @@ class Expressions:
             data = self.reverse(v.type, data, n)
             bits = self.reverse(mask.type, bits, n) if mask else bits
         if mask is None:
+            align = self.alignment(array, index, place, value.dtype, n)
             self.f.do(f"store {v.type} {data}, ptr {place.pointer}, align {align}")
             return
         name = f"llvm.masked.store.{suffix(element, n)}.p0"

@@ -68,7 +68,7 @@ def to_llvm(
     table = None if lines is None else LineTable(module, lines)
     few = few_passes(fn)
     reads = columns.reads(e for s in walk(fn.body) for e in expressions(s))
-    body = _Writer(module, fn.name, fn.fast_math, few, table, reads)
+    body = Writer(module, fn.name, fn.fast_math, few, table, reads)
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]
     sizes = [f"%{body.f.fresh(p)}" for p in fn.params]
     for name, ref in zip(fn.params, sizes, strict=True):
@@ -154,7 +154,7 @@ def has_vectors(root: Stmt) -> bool:
     return any(isinstance(n, Ramp | VLoad) for s in walk(root) for e in expressions(s) for n in walk_expr(e))
 
 
-class _Writer:
+class Writer:
     """Writes the statements of one LLVM function, for which LLVM runs `few` passes. `columns`: the accesses that may be
     columns of each buffer."""
 
@@ -254,7 +254,7 @@ class _Writer:
         """One statement; what is written for it carries its location."""
         outer = self.f.suffix
         self.locate(s)
-        self._write(s)
+        self.write(s)
         self.f.suffix = outer
 
     def locate(self, s: Stmt) -> None:
@@ -262,9 +262,10 @@ class _Writer:
         if self.table is not None and not isinstance(s, Block):
             self.f.suffix = self.table.location(s, self.function)
 
-    def _write(self, s: Stmt) -> None:
+    def write(self, s: Stmt) -> None:
+        """What a statement does; raises `BuildError` for one that has no form here."""
         if isinstance(s, Block):
-            self._block(s.stmts)
+            self.block(s.stmts)
         elif isinstance(s, Store):
             self._store(s)
         elif isinstance(s, For):
@@ -282,7 +283,8 @@ class _Writer:
         else:
             raise BuildError(f"LLVM IR has no form for the loop-IR statement {type(s).__name__}")
 
-    def _block(self, stmts: Sequence[Stmt]) -> None:
+    def block(self, stmts: Sequence[Stmt]) -> None:
+        """Statements in order."""
         done = 0
         for k, inner in enumerate(stmts):
             together = interleaved.run(stmts[k : k + interleaved.MOST], self.x.storage) if k >= done else []
@@ -326,7 +328,7 @@ class _Writer:
 
     def _for(self, s: For) -> None:
         if s.kind == "parallel":
-            self._parallel(s)
+            self.parallel(s)
             return
         if s.kind != "serial":
             raise BuildError(f"the '{s.kind}' loop {s.var} must be expanded before LLVM IR is printed")
@@ -360,10 +362,10 @@ class _Writer:
                 self.x.env[s.var] = outer
         f.do(f"{step} = add nsw i64 {var}, {s.step}")
         f.lines[slot] = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]{f.suffix}"
-        f.jump(head, self._loop_metadata(s))
+        f.jump(head, self.loop_metadata(s))
         f.label(done)
 
-    def _loop_metadata(self, s: For) -> str:
+    def loop_metadata(self, s: For) -> str:
         """Loops with explicit vectors are left as they are; others LLVM may improve. It shall not make vectors of
         elements that lie apart: it takes their gathers for cheaper than they are."""
         vectors = has_vectors(s.body)
@@ -377,7 +379,7 @@ class _Writer:
 
     # ---- parallel loops ----
 
-    def _parallel(self, s: For) -> None:
+    def parallel(self, s: For) -> None:
         """Outline the loop over its iteration numbers and hand it to the thread pool."""
         names = Names().add(s.body)
         names.add_expr(s.lo)
@@ -421,7 +423,7 @@ class _Writer:
 
     def _outline(self, s: For, symbol: str, context: str, buffers: list[Storage], variables: list[str]) -> None:
         """Two functions: one that unpacks the context, and the loop with noalias pointers."""
-        inner = _Writer(self.module, self.kernel, self.fast, self.few, self.table, self.columns)
+        inner = Writer(self.module, self.kernel, self.fast, self.few, self.table, self.columns)
         inner.stack_each = inner.stack_total = LOOP_STACK
         inner.x.ranges = self.x.ranges
         inner.locate(s)

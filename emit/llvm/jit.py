@@ -107,6 +107,21 @@ def assembly(text: str, target: Target, level: int = 3) -> str:
         return str(_machine_for(text, target, level).emit_assembly(module))
 
 
+def assembly_for(text: str, triple: str, cpu: str) -> str:
+    """The same for a machine that is no CPU (a GPU): all of LLVM's passes, no vectors of its own.
+
+    Raises:
+        BuildError: LLVM does not know the machine or refuses the text.
+    """
+    with _lock:
+        module, machine = _parse(text), _machine(triple, cpu, "", 3)
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.slp_vectorization = options.loop_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return str(machine.emit_assembly(module))
+
+
 @functools.cache
 def _engine() -> Any:
     _initialise(False)
