@@ -29,7 +29,7 @@ from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Node
 from polyc.poly.violations import violation
 
-SOURCES = ("loops", "cuda", "opencl", "ptxas")
+SOURCES = ("loops", "cuda", "opencl", "nvptx", "ptx", "ptxas")
 
 
 def compile_gpu(
@@ -206,7 +206,8 @@ class GpuKernel(Kernel):
     # ---- looking inside ----
 
     def source(self, kind: str = "loops") -> str:
-        """The kernels as text: `loops`, `cuda`, `opencl`, or `ptxas` (what they take, one a line).
+        """The kernels as text: `loops`, `cuda`, `opencl`, `nvptx` (LLVM IR), `ptx`, or `ptxas` (what they take, one a
+        line).
 
         Raises:
             BuildError: there is no such text for this kernel.
@@ -217,6 +218,12 @@ class GpuKernel(Kernel):
             return self.program.text
         if kind in ("cuda", "opencl"):
             return to_gpu(self.function, targets.get(targets.DEFAULT_CUDA if kind == "cuda" else kind)).text
+        if kind in ("nvptx", "ptx"):
+            from polyc.emit.gpu.nvptx.ptx import to_ptx
+            from polyc.emit.gpu.nvptx.source import to_nvptx
+
+            text = to_nvptx(self.function, self.gpu).text
+            return text if kind == "nvptx" else to_ptx(text, self.gpu)
         if kind == "ptxas":
             from polyc.emit.gpu.resources import lines
 

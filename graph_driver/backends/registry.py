@@ -124,7 +124,7 @@ def platform_of(target: object, threads: int | None = None, runs: bool = True) -
 
 def for_stage(target: object, stage: str | None, runs: bool = True) -> object:
     """The target that a text of `polyc inspect` is about: the one given, or for a text that is none of a CPU's the
-    machine of another back end that is called so (`cuda`, `opencl`).
+    machine of another back end that is called so (`cuda`, `opencl`), or its `cuda` (`nvptx`, `ptx`).
 
     Raises:
         BuildError: there is no such target.
@@ -132,7 +132,7 @@ def for_stage(target: object, stage: str | None, runs: bool = True) -> object:
     backend, machine = found(target, runs)
     if stage is None or stage in backend.stages or backend.costed(machine) is None:
         return target
-    return next((stage for b in OWN if stage in b.stages and stage in b.targets()), target)
+    return next((n for n in (stage, "cuda") for b in OWN if stage in b.stages and n in b.targets()), target)
 
 
 def for_bodies(platform: Platform) -> Platform:

@@ -22,7 +22,21 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.binding import Dim
     from polyc.scheduler.schedule import Schedule
 
-OPERATOR_STAGES = ("scop", "deps", "schedule", "program", "loops", "c", "llvm", "asm", "mlir", "cuda", "opencl")
+OPERATOR_STAGES = (
+    "scop",
+    "deps",
+    "schedule",
+    "program",
+    "loops",
+    "c",
+    "llvm",
+    "asm",
+    "mlir",
+    "cuda",
+    "opencl",
+    "nvptx",
+    "ptx",
+)
 MODEL_STAGES = ("graph", "stats", "whole", "memory", "plan", *OPERATOR_STAGES)
 
 

@@ -30,9 +30,10 @@ from polyc.poly.target import GpuTarget
 _HELPER = re.compile(r"^define internal (\S+) @(polyc_\w+)\(([^)]*)\)[^{]*\{.*?^\}", re.MULTILINE | re.DOTALL)
 
 # What the helpers do, by the functions of `shim.h`.
+_PLACES = "\n".join(
+    f"int twin_{kind}_{a}() {{ return (int){kind}Idx.{a}; }}" for kind in ("thread", "block") for a in "xyz"
+)
 STAND_INS = """
-extern "C" {
-%(places)s
 void twin_barrier() { polyc_barrier(0); }
 void twin_end_copies() { polyc_end_copies(); }
 int twin_exchange(int a, int bit) { return __shfl_xor_sync(0xffffffffu, a, bit); }
@@ -48,12 +49,7 @@ static float twin_bf16(uint16_t a) { uint32_t u = (uint32_t)a << 16; float f; me
 void twin_multiply_f16(float *c, uint32_t *a, uint32_t *b) { polyc_multiply(c, a, b, twin_f16); }
 void twin_multiply_bf16(float *c, uint32_t *a, uint32_t *b) { polyc_multiply(c, a, b, twin_bf16); }
 void twin_multiply_tf32(float *c, uint32_t *a, uint32_t *b) { polyc_multiply_tf32(c, a, b); }
-}
-""" % {
-    "places": "\n".join(
-        f"int twin_{kind}_{axis}() {{ return (int){kind}Idx.{axis}; }}" for kind in ("thread", "block") for axis in "xyz"
-    )
-}  # fmt: skip
+"""
 
 
 def twin(text: str) -> str:
@@ -96,7 +92,8 @@ def program(fn: Function, target: GpuTarget) -> Program:
         kernels[launch] = replace(k, name=f"call_{k.name}")
     code = assembly(made.text).replace('.section\t".note.GNU-stack"', ".section .note.GNU-stack")
     assert ")TWIN" not in code
-    text = f'{STAND_INS}\n__asm__(R"TWIN(\n{code}\n.text\n)TWIN");\n' + "\n".join(calls)
+    helpers = f'extern "C" {{{_PLACES}{STAND_INS}}}'
+    text = f'{helpers}\n__asm__(R"TWIN(\n{code}\n.text\n)TWIN");\n' + "\n".join(calls)
     return Program("cuda", text, kernels, fn)
 
 

@@ -69,6 +69,17 @@ def test_three_buffers_and_one_group_under_way() -> None:
     assert sum(isinstance(s, EndCopies) for s in walk(fn.body)) == 3, "two before the loop, one an iteration"
 
 
+@pytest.mark.parametrize("panels", [1, 2, 3])
+def test_few_panels(panels: int) -> None:
+    """With two panels nothing is fetched in the loop, and no barrier stands at its end: the one before waits for all."""
+    target = targets.get("sm_80")
+    schedule = automatic(product(32, 32, 32 * panels, f16).scop(), target)
+    fn = lower_gpu(schedule.scop, schedule.tree, "f", target)
+    rng = np.random.default_rng(panels)
+    a, b = (rng.integers(-3, 4, s).astype("f4") for s in ((32, 32 * panels), (32 * panels, 32)))
+    assert (simt.results(schedule.scop, fn, [a.astype("f2"), b.astype("f2")], races=True)[0] == a @ b).all()
+
+
 @pytest.mark.parametrize("pending", [pytest.param(0, marks=pytest.mark.long), 1, 2])
 def test_the_interpreter_knows_groups(pending: int) -> None:
     scop, fn = lowered()

@@ -110,7 +110,10 @@ class _Expressions(Expressions):
         super().__init__(f, fast, False)
         self.widest: dict[str, int] = {}
 
-    def alignment(self, array: str, place: Address, dtype: DType, lanes: int) -> int:
+    def _alignment(self, array: str, index: tuple[Expr, ...], element: int) -> int:
+        return element  # arrays begin where the host says, or at a multiple of 16
+
+    def alignment(self, array: str, index: tuple[Expr, ...], place: Address, dtype: DType, lanes: int) -> int:
         size = lanes * dtype.bytes
         if place.offsets is not None or place.reversed or size not in WIDE:
             return dtype.bytes
@@ -265,19 +268,15 @@ class _Kernel(Writer):
         self.x.store(s.array, s.index, value, None)
 
     def _exchanged(self, v: Value, bit: int) -> Value:
-        """The value of the thread whose number differs in a bit: words of 32 bits change places."""
-        bits, type_ = max(1, v.dtype.bits), register_type(v.dtype)
+        """The value of the thread whose number differs in a bit: words of 32 bits change places (1 or 2 of them)."""
+        bits, type_ = v.dtype.bits, register_type(v.dtype)
         word = v.ref if type_ == f"i{bits}" else self.f.emit(f"bitcast {v.typed} to i{bits}")
-        if bits < 32:
-            word = self.f.emit(f"zext i{bits} {word} to i32")
         parts = [word]
         if bits == 64:
             high = self.f.emit(f"lshr i64 {word}, 32")
             parts = [self.f.emit(f"trunc i64 {p} to i32") for p in (word, high)]
         got = [self._call("i32", "polyc_exchange", [("i32", p), ("i32", str(bit))]) for p in parts]
         out = got[0]
-        if bits < 32:
-            out = self.f.emit(f"trunc i32 {out} to i{bits}")
         if bits == 64:
             low, high = (self.f.emit(f"zext i32 {p} to i64") for p in got)
             out = self.f.emit(f"or i64 {low}, {self.f.emit(f'shl i64 {high}, 32')}")

@@ -189,7 +189,8 @@ class _Launch:
             out: list[Stmt] = []
             for k, child in enumerate(s.stmts):
                 if (id(s), k) in self.before:
-                    out.append(Barrier(self.copies, _ahead(child)))
+                    # Without a barrier at its end the later iterations of a loop wait for nothing more.
+                    out.append(Barrier(self.copies, _ahead(child) if id(child) in self.at_end else 0))
                 out.append(self.rebuilt(child))
             return Block(tuple(out))
         new = with_bodies(s, tuple(self.rebuilt(b) for b in s.bodies()))

@@ -283,6 +283,7 @@ class KernelPrinter(StatementPrinter):
         return super().nodes(stmt)
 
     def waiting(self, barrier: loops.Barrier) -> list[object]:
+        """What waits for asynchronous copies at a barrier."""
         if not barrier.copies or self.dialect.wait_for_copies is None:
             return []
         if barrier.pending and self.dialect.wait_for_groups is not None:
@@ -328,7 +329,7 @@ def _three(numbers: list[int]) -> tuple[int, int, int]:
 
 
 def count(b: loops.Buffer) -> int:
-    """Elements of a buffer inside a kernel."""
+    """Elements of a buffer inside a kernel. Raises `BuildError` if its size is no number."""
     elements = 1
     for e in b.shape:
         if not isinstance(e, ConstExpr):

@@ -43,7 +43,7 @@ class GpuBackend(Backend):
         "tier": ONE_TIER,
     }
     abilities = frozenset(("known machine",))
-    stages = ("loops", "cuda", "opencl")
+    stages = ("loops", "cuda", "opencl", "nvptx", "ptx")
     alignment = 256
     checks_first = False
     has_program_order = False  # loops that nothing maps to threads have no kernel
@@ -95,7 +95,7 @@ class GpuBackend(Backend):
         self, schedule: Schedule, machine: GpuTarget, threads: int, stage: str, sizes: Mapping[str, int],
         checks: bool | None = None, symbol: str | None = None,
     ) -> str:  # fmt: skip
-        """Loops; or CUDA or OpenCL text, with what maps to what in each kernel as a comment before it."""
+        """Loops; or CUDA, OpenCL, LLVM IR or PTX, with what maps to what in each kernel as a comment before it."""
         from polyc.emit.gpu.kernel import compile_gpu
         from polyc.graph_driver.backends.gpu.kernel_maps import kernel_maps, lines
 
@@ -104,6 +104,8 @@ class GpuBackend(Backend):
         if stage == "loops":
             return text
         out = [line for k in kernel_maps(kernel, schedule.tree, sizes) for line in lines(k)]
+        if stage == "nvptx":
+            return "".join(f"; {line}\n" for line in out) + text
         return "/* " + "\n   ".join(out) + " */\n" + text
 
     def facts(self, machine: GpuTarget) -> dict[str, Any]:
