@@ -71,7 +71,7 @@ def test_three_buffers_and_one_group_under_way() -> None:
 
 @pytest.mark.parametrize("panels", [1, 2, 3])
 def test_few_panels(panels: int) -> None:
-    """With two panels nothing is fetched in the loop, and no barrier stands at its end: the one before waits for all."""
+    """With two panels nothing is fetched in the loop, and no barrier stands at its end."""
     target = targets.get("sm_80")
     schedule = automatic(product(32, 32, 32 * panels, f16).scop(), target)
     fn = lower_gpu(schedule.scop, schedule.tree, "f", target)
