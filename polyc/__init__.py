@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
     from polyc.graph_driver.farm.batch import batch
+    from polyc.graph_driver.functional.front import from_functional, read_functional
     from polyc.graph_driver.graph.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.incremental.program import Incremental, incremental
@@ -120,6 +121,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.incremental.program": "Incremental incremental",
     "polyc.graph_driver.parallel.network": "Network",
     "polyc.graph_driver.parallel.parallelise": "Parallel parallelise",
+    "polyc.graph_driver.functional.front": "from_functional read_functional",
     "polyc.graph_driver.graph.external": "register_external unregister_external",
     "polyc.graph_driver.artifacts.package": "load",
     "polyc.graph_driver.farm.batch": "batch",
@@ -207,6 +209,7 @@ __all__ = [
     "f64",
     "floor",
     "fma",
+    "from_functional",
     "from_jax",
     "from_stablehlo",
     "full",
@@ -233,6 +236,7 @@ __all__ = [
     "parallelise",
     "pow",
     "programs",
+    "read_functional",
     "read_stablehlo",
     "register_external",
     "round",

@@ -26,7 +26,7 @@ ROOMS = {
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks
-        "python_graphs", "torch_bridge", "stablehlo",  # from Python's, PyTorch's and JAX's graphs
+        "python_graphs", "torch_bridge", "stablehlo", "functional",  # from Python's, PyTorch's and JAX's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "narrowing",  # done with models
         "explaining", "slices", "incremental", "html",
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
