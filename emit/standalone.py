@@ -6,6 +6,7 @@ loops without vectors, for compilers that know neither GCC's nor clang's.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import islpy as isl
@@ -21,6 +22,7 @@ from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL, to_llvm
 from polyc.emit.llvm.plain_entry import PlainEntry
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import without_hints
+from polyc.emit.loop_ir.work import context_of, operations_of, work_of
 from polyc.emit.lowering.isl_expr import to_expr
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.mathlib import expand_function
@@ -97,7 +99,7 @@ class Standalone:
 def standalone(
     schedule: tuple[Scop, Node], plain: tuple[Scop, Node], machine: Target, portable: Target, threads: int = 1,
     name: str | None = None, usage: str = "", vectors: bool = True, notes: tuple[str, ...] = (),
-    checks: bool = True,
+    checks: bool = True, program: Scop | None = None,
 ) -> Standalone:  # fmt: skip
     """The texts of an operator.
 
@@ -109,6 +111,7 @@ def standalone(
         usage: the operator as its author calls it, for comments.
         vectors: whether the C source has the version for GCC and clang.
         checks: whether accesses that are not proven are checked; a violation is what the function returns.
+        program: the operator before its schedule, whose operations are counted (None: as scheduled).
 
     Raises:
         BuildError: no code for one of the trees.
@@ -127,11 +130,30 @@ def standalone(
     )
     for_all = _version(interface, _for_c(replace(simple, body=serial_loops(simple.body))))
     has_scratch = any(v.scratch for v in (native, for_c, for_all) if v is not None)
+    work = _work(scop if program is None else program, interface, for_c, for_all)
     described = Described(
         interface, guard_of(scop, interface), f"{machine.name} ({machine.cpu})" if machine.cpu else machine.name,
-        usage or scop.name, has_scratch, threads,
+        usage or scop.name, has_scratch, threads, work,
     )  # fmt: skip
     return Standalone(scop, described, machine, native, for_c, for_all, loops, (*notes, *report.notes))
+
+
+def _work(program: Scop, interface: Interface, vectors: Version | None, plain: Version) -> tuple[str, ...]:
+    """How much a call does at most, as formulas in the sizes: lines for the header."""
+    context, operations = context_of(program), operations_of(program)
+    for p, c in interface.sizes:
+        at = context.find_dim_by_name(isl.dim_type.param, p)
+        context = context.set_dim_name(isl.dim_type.param, at, c) if at >= 0 else context
+    many = "data decide how many" if operations is None else str(operations)
+    for p, c in interface.sizes:
+        many = re.sub(rf"\b{re.escape(p)}\b", c, many)
+    lines = [f"Operations of floats in a call: {many}."]
+    for version, kind in ((vectors, "with vectors"), (plain, "without")):
+        if version is not None:
+            work = work_of(version.fn, context)
+            often = f"{work.iterations}" if work.iterations is not None else "as often as data say"
+            lines.append(f"Iterations of all loops, {kind}: {often}; {work.stack} bytes of local arrays on the stack.")
+    return tuple(lines)
 
 
 def guard_of(scop: Scop, interface: Interface) -> Expr | None:

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from polyc.frontend_dsl.checkpointed import CheckpointedGradient, checkpointed_grad
     from polyc.frontend_dsl.derived import grad, jvp, vjp
     from polyc.graph_driver.artifacts.package import load
+    from polyc.graph_driver.bounding.model import ErrorBounds, error_bounds
     from polyc.graph_driver.communication.ranks import RankError
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
@@ -114,6 +115,7 @@ _NAMES = {  # module: what it holds of the public API
     ),
     "polyc.frontend_dsl.checkpointed": "CheckpointedGradient checkpointed_grad",
     "polyc.frontend_dsl.derived": "grad jvp vjp",
+    "polyc.graph_driver.bounding.model": "ErrorBounds error_bounds",
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
@@ -157,6 +159,7 @@ __all__ = [
     "Dim",
     "DslError",
     "DynamicBatch",
+    "ErrorBounds",
     "GraphBuilder",
     "IllegalSchedule",
     "Incremental",
@@ -202,6 +205,7 @@ __all__ = [
     "dot_pairs",
     "empty",
     "erf",
+    "error_bounds",
     "exp",
     "expm1",
     "f16",

@@ -23,7 +23,7 @@ ROOMS = {
         "building", "gradients",  # of graphs
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "rematerialising",  # groups that run again
-        "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
+        "execution", "backends", "worker", "options", "running", "compiling", "tiers", "bounding",  # from groups
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks
         "python_graphs", "torch_bridge", "stablehlo", "functional",  # from Python's, PyTorch's and JAX's graphs

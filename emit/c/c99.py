@@ -16,6 +16,7 @@ from polyc.emit.c.expr import Helpers
 from polyc.emit.c.plain import PLAIN, PlainPrinter
 from polyc.emit.loop_ir import loops
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.work import context_of, operations_of, work_of
 from polyc.emit.lowering.checks import self_describing
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.mathlib import expand_function
@@ -50,13 +51,20 @@ class Argument:
 
 @dataclass(frozen=True)
 class PortableKernel:
-    """The text of one function, what it takes, and the helpers (`polyc.emit.c.c99_math`) that it calls."""
+    """The text of one function, what it takes, and the helpers (`polyc.emit.c.c99_math`) that it calls.
+
+    What a call does: `iterations` of all loops at most, `operations` of floats (None: data decide), bytes of local
+    arrays on the `stack`.
+    """
 
     symbol: str
     text: str
     arguments: tuple[Argument, ...]
     helpers: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    iterations: int | None = None
+    operations: int | None = None
+    stack: int = 0
 
     def to_json(self) -> str:
         """Stable text of it all."""
@@ -67,7 +75,10 @@ class PortableKernel:
         """The kernel back."""
         data = json.loads(text)
         arguments = tuple(Argument(**a) for a in data.pop("arguments"))
-        return PortableKernel(data["symbol"], data["text"], arguments, tuple(data["helpers"]), tuple(data["notes"]))
+        work = (data[key] for key in ("iterations", "operations", "stack"))
+        return PortableKernel(
+            data["symbol"], data["text"], arguments, tuple(data["helpers"]), tuple(data["notes"]), *work
+        )
 
     @property
     def declaration(self) -> str:
@@ -105,7 +116,12 @@ def portable_kernel(scop: Scop, tree: Node, symbol: str, target: Target, checks:
         Argument(b.name, b.dtype.name, b.writable, b.name in extra, constant_bytes(b) or 0) for b in fn.buffers
     )
     assert not helpers.vectors and not helpers.functions, "vector code in a portable kernel"
-    return PortableKernel(symbol, text, arguments, tuple(sorted(helpers.scalars)), fn.notes)
+    work, operations = work_of(fn, context_of(scop)), operations_of(scop)
+    iterations = None if work.iterations is None else work.iterations()
+    return PortableKernel(
+        symbol, text, arguments, tuple(sorted(helpers.scalars)), fn.notes,
+        iterations, None if operations is None else operations(), work.stack,
+    )  # fmt: skip
 
 
 def plain_type(dtype: DType) -> str:

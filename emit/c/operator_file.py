@@ -60,7 +60,8 @@ class Version:
 
 @dataclass(frozen=True)
 class Described:
-    """What the texts say of the operator: its interface, when sizes are refused, for which machine, a signature."""
+    """What the texts say of the operator: its interface, when sizes are refused, for which machine, a signature, how
+    much one call does at most (lines)."""
 
     interface: Interface
     guard: Expr | None
@@ -68,6 +69,7 @@ class Described:
     usage: str
     has_scratch: bool
     threads: int
+    work: tuple[str, ...] = ()
 
 
 def source_file(what: Described, vectors: Version | None, plain: Version) -> str:
@@ -149,6 +151,7 @@ def _comment(what: Described) -> str:
         ]
     else:
         lines.append("Local arrays are on the stack; nothing is allocated.")
+    lines += what.work
     lines.append("There is no global state: calls from several threads at a time are fine.")
     if what.threads > 1:
         lines.append(f"Built with -fopenmp it runs on {what.threads} threads.")

@@ -82,6 +82,12 @@ def transformed_filters(weights: Any, m: int) -> Any:
     return result.reshape(-1, channels, filters)
 
 
+def sum_of_rows(m: int) -> float:
+    """The largest sum of magnitudes in a row of G: filters grow at most by its square when they are transformed."""
+    _, g, _ = matrices(m)
+    return float(max(sum(abs(v) for v in row) for row in g))
+
+
 def terms_of(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
     """The terms of a row that are not zero: (position, coefficient)."""
     return tuple((k, float(v)) for k, v in enumerate(row) if v)

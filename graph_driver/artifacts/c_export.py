@@ -164,9 +164,10 @@ class CProgram:
         for what, names, own in (("input", p.inputs, self.inputs), ("output", p.outputs, self.outputs)):
             lines += [f"     {what:6s} {c}: {_describe(p.slots[n])}" for n, c in zip(names, own)]
         lines += [
-            "", f"   Memory: {p.peak} bytes of static arena, {p.weight_bytes} bytes of constants; not reentrant. */",
+            "", f"   Memory: {p.peak} bytes of static arena, {p.weight_bytes} bytes of constants; not reentrant.",
+            *(f"   {line}" for line in self._work_lines()), "*/",
             "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-            f"#define {upper}_ARENA_BYTES {p.peak}",
+            f"#define {upper}_ARENA_BYTES {p.peak}", *self._work_macros(),
         ]  # fmt: skip
         for names, own in ((p.inputs, self.inputs), (p.outputs, self.outputs)):
             lines += [f"#define {upper}_{c.upper()}_SIZE {_count(p.slots[n])}" for n, c in zip(names, own)]
@@ -176,6 +177,31 @@ class CProgram:
             f"{self._prototype()};", f"const char *{self.name}_node(int number);",
         ]  # fmt: skip
         return "\n".join([*lines, "", "#ifdef __cplusplus", "}", "#endif", "#endif", ""])
+
+    def _work(self) -> tuple[int | None, int | None, int]:
+        """Of one call, at most: iterations of all loops, operations of floats (None: data decide), and bytes of local
+        arrays on the stack, of which one kernel's exist at a time."""
+        called = [self.kernels[s.symbol] for s in self.plan.steps if s.kind != "copy"]
+        iterations, operations = [k.iterations for k in called], [k.operations for k in called]
+        return (
+            None if None in iterations else sum(n for n in iterations if n is not None),
+            None if None in operations else sum(n for n in operations if n is not None),
+            max((k.stack for k in called), default=0),
+        )
+
+    def _work_lines(self) -> list[str]:
+        iterations, operations, stack = self._work()
+        often = "as data decide" if iterations is None else f"at most {iterations}"
+        many = "as data decide" if operations is None else str(operations)
+        return [
+            f"A call: iterations of loops {often}, operations of floats {many};",
+            f"at most {stack} bytes of local arrays on the stack.",
+        ]
+
+    def _work_macros(self) -> list[str]:
+        iterations, operations, stack = self._work()
+        numbers = {"MOST_ITERATIONS": iterations, "OPERATIONS": operations, "STACK_BYTES": stack}
+        return [f"#define {self.name.upper()}_{key} {n}{_suffix(n)}" for key, n in numbers.items() if n is not None]
 
     def _main(self) -> str:
         """The example: a program in some twenty lines."""
@@ -351,6 +377,11 @@ def _unique(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
         used.add(chosen.upper())
         out.append(chosen)
     return out
+
+
+def _suffix(n: int) -> str:
+    """Of a C literal that is no `int` everywhere."""
+    return "" if n < 1 << 15 else "L" if n < 1 << 31 else "LL"
 
 
 def _output(plan: Plan, name: str) -> Slot:

@@ -97,7 +97,7 @@ def code_of(
         chosen = plain = fitting(scop, schedule, sizes)
     return standalone(
         (chosen.scop, chosen.tree), (plain.scop, plain.tree), machine, portable, threads or 1, name, usage,
-        vectors=not only_c, notes=tuple(chosen.notes), checks=wanted(checks),
+        vectors=not only_c, notes=tuple(chosen.notes), checks=wanted(checks), program=chosen.original,
     )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from math import prod
 
 import numpy as np
 
-from polyc.frontend_dsl.library.winograd import TAPS, tiles, transformed_filters
+from polyc.frontend_dsl.library.winograd import TAPS, sum_of_rows, tiles, transformed_filters
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.provenance import Off, known, note
 from polyc.graph_driver.operators.winograd import DOMAIN
 from polyc.poly.dtypes import f32
 from polyc.poly.records import dataclass
@@ -151,6 +152,7 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> 
     assert weights is not None
     count, p = (m + TAPS - 1) ** 2, s.tiles(m)
     u = _constant(graph, f"{node.inputs[1]}.winograd{m}", lambda: transformed_filters(weights, m))
+    _note_rounding(graph.tensors[u].const, weights, m)
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     bias = given or _constant(graph, f"{node.outputs[0]}.bias", lambda: np.zeros(s.channels[1], np.float32))
     rows = rows_of_block(s, m, target)
@@ -169,6 +171,17 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> 
         Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], {"tiles": p}, DOMAIN),
         Node(node.name, "WinogradOutput", [products, bias], list(node.outputs), after, DOMAIN),
     ]
+
+
+def _note_rounding(u: np.ndarray | None, weights: np.ndarray, m: int) -> None:
+    """How far transformed filters may be from those of the exact weights: computed in f64 and rounded once."""
+    most = float(np.max(np.abs(weights.astype(np.float64)), initial=0)) * sum_of_rows(m) ** 2
+    relative, absolute = 2.0**-24 * (1 + 2.0**-20), most * 2.0**-45 + 2.0**-149
+    for origin in known(weights):
+        off = origin if isinstance(origin, Off) else Off(float("inf"), float("inf"))
+        largest = float(np.max(np.abs(weights), initial=0))
+        absolute += (off.relative * largest + off.absolute) * sum_of_rows(m) ** 2 * (1 + 2.0**-20)
+    note(u, Off(relative, absolute))
 
 
 def _constant(graph: Graph, stem: str, make: Callable[[], np.ndarray]) -> str:

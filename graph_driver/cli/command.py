@@ -244,6 +244,19 @@ def _explaining(commands: Any) -> None:
     origin.add_argument("--kernels", action="store_true", help="of a model: which kernels compute it")
     _compiling(origin)
 
+    far = commands.add_parser(
+        "bounds", help="how far results may be from exact arithmetic, for all inputs in given ranges",
+        allow_abbrev=False,
+    )  # fmt: skip
+    far.add_argument("what", metavar="MODEL|FILE.py:OP")
+    far.add_argument(
+        "--range", action="append", default=[], metavar="X=LO..HI",
+        help="where an input lies: X=-1..1, X=0.5, X=FILE.npy, X=FILE.npy+-0.01; *=LO..HI for all others of floats",
+    )  # fmt: skip
+    far.add_argument("--tensors", action="store_true", help="also the bounds of all tensors between")
+    far.add_argument("--save", type=Path, metavar="FILE.npz", help="write the bound of each element of the outputs")
+    _compiling(far)
+
     proof = commands.add_parser(
         "certify", help="certificates of generated loops, and a checker that knows nothing of polyc", allow_abbrev=False
     )
@@ -463,6 +476,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli.why import why_command
 
         return why_command(arguments)
+    if arguments.command == "bounds":
+        from polyc.graph_driver.cli.bounds import bounds_command
+
+        return bounds_command(arguments)
     if arguments.command == "certify":
         from polyc.graph_driver.cli.certify import certify_command
 

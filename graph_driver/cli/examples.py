@@ -38,6 +38,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("polyc why model.onnx --output 'y[0, 3]' --picture why.svg", "what an element depends on"),
         ("polyc why model.onnx --input 'x[0, 0, 5:9, 5:9]'", "what depends on a patch"),
     ),
+    "bounds": (
+        ("polyc bounds model.onnx --range x=-1..1", "how far each output may be from exact arithmetic"),
+        ("polyc bounds model.onnx --range x=picture.npy --save bounds.npz", "for one input; by element"),
+    ),
     "certify": (
         ("polyc certify matmul.py:matmul -o proofs", "certificates, and a checker that needs islpy alone"),
     ),

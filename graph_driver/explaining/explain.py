@@ -59,8 +59,17 @@ def explain_schedule(
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": shared,
         "loops": _loops(schedule, cpu),
+        "misses": _misses(schedule),
         "accesses": _accesses(schedule.original, checks, not backend.checks_first),
     }  # fmt: skip
+
+
+def _misses(schedule: Schedule) -> list[str]:
+    """Cache lines that the program's own order fetches, as formulas in the sizes; the reason where there are none."""
+    try:
+        return [str(case) for case in schedule.original.schedule().miss_formulas()]
+    except PolycError as error:
+        return [f"not counted: {first_line(error)}"]
 
 
 def _shared(schedule: Schedule, target: Target, threads: int, machine: Machine | None) -> list[dict[str, Any]]:
@@ -233,6 +242,9 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     yield ""
     yield from _thread_lines(data)
     yield f"loops that carry nothing: {', '.join(data['parallel_loops']) or 'none'}"
+    if data["misses"]:
+        yield "cache lines of 64 bytes that the program's own order fetches, the first that holds:"
+        yield from (f"  {text}" for text in data["misses"])
     yield "one iteration of"
     for loop in data["loops"]:
         kind = "" if loop["kind"] == "serial" else f" [{loop['kind']}]"

@@ -11,6 +11,7 @@ import numpy as np
 from polyc.graph_driver.communication import operators as communication
 from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES, check_shape
+from polyc.graph_driver.graph.provenance import note_results
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.inference import contrib
 from polyc.poly.dtypes import i64
@@ -48,6 +49,7 @@ def folded(graph: Graph, node: Node, outputs: dict[str, Tensor], what: str) -> l
     made = [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
     if node.kind == "DequantizeLinear" and not node.attrs.get("block_size"):
         made = [replace(made[0], codes=_codes(node, values))]
+    note_results(node, {i: tensors[i] for i in node.inputs if i}, {t.name: t for t in made})
     return made
 
 

@@ -8,9 +8,15 @@ are computed in f64 and rounded once.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import ml_dtypes
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.provenance import Off, Origin, known, note
+from polyc.poly.dtypes import DType
 
 
 def fold_affine_into_convolutions(graph: Graph) -> dict[str, int]:
@@ -96,12 +102,32 @@ def _apply(graph: Graph, conv: Node, s: np.ndarray, t: np.ndarray) -> None:
     old = graph.constant(conv.inputs[2]) if len(conv.inputs) > 2 else None
     bias = (0.0 if old is None else np.asarray(old, np.float64)) * s + t
     if not np.all(s == 1.0):
+        old_weight = weight.const
         conv.inputs[1] = _new(graph, conv, "weight", _scaled(weight.const, s, conv), weight)
+        _note(graph.tensors[conv.inputs[1]].const, dtype, known(old_weight), 0.0)
     shift = np.ascontiguousarray(bias.astype(dtype.np))
+    parts = 0.0 if old is None else np.abs(np.asarray(old, np.float64) * s)
+    with np.errstate(all="ignore"):
+        _note(shift, dtype, [] if old is None else known(old), float(np.max(parts + np.abs(t), initial=0)))
     name = graph.fresh(f"{conv.outputs[0]}.bias")
     graph.tensors[name] = Tensor(name, dtype, shift.shape, shift)
     conv.inputs = [conv.inputs[0], conv.inputs[1], name]
     conv.proto = None
+
+
+def _note(made: np.ndarray | None, dtype: DType, before: Sequence[Origin], parts: float) -> None:
+    """A constant that was computed in f64 by a few operations from parts of this size, and rounded once: how far off.
+
+    `before`: how far its operand was off already, which grows with it.
+    """
+    u = float(ml_dtypes.finfo(dtype.np).eps) / 2
+    relative, absolute = u * (1 + 2.0**-20) + 2.0**-48, parts * 2.0**-48 + float(ml_dtypes.finfo(dtype.np).tiny) * u * 2
+    for origin in before:
+        if isinstance(origin, Off) and not origin.absolute and parts == 0.0:
+            relative += origin.relative * (1 + 2.0**-20)
+        else:
+            relative = absolute = math.inf  # made of constants that were rounded before: not followed further
+    note(made, Off(relative, absolute))
 
 
 def _scaled(weight: np.ndarray, s: np.ndarray, conv: Node) -> np.ndarray:

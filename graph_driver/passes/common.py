@@ -8,6 +8,7 @@ import numpy as np
 
 from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.provenance import note_equal
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
 
 Key = tuple[object, ...]
@@ -52,6 +53,9 @@ def _equal_constants(graph: Graph, fixed: set[str], alias: dict[str, str]) -> in
             known = seen.setdefault(_bits(value), name)
             if known != name:
                 alias[name] = known
+                kept_value = graph.tensors[known].const
+                assert kept_value is not None
+                note_equal(kept_value, value)
     for name in alias:
         del graph.tensors[name]
     return len(alias)

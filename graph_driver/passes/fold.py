@@ -8,6 +8,7 @@ from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.graph import python_calls
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES
+from polyc.graph_driver.graph.provenance import note_results
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
 
@@ -28,11 +29,13 @@ def fold_constants(graph: Graph) -> dict[str, int]:
         else:
             values = [graph.tensors[i].const for i in node.inputs if i]
             results = HostNode.of(node, graph.opsets, graph.tensors)(values, {})
+            operands = {i: graph.tensors[i] for i in node.inputs if i}
             for name, value in zip(node.writes(), results, strict=True):
                 tensor = graph.tensors[name]
                 assert tensor.dtype is not None
                 array = np.ascontiguousarray(np.asarray(value), dtype=tensor.dtype.np).reshape(tensor.shape or ())
                 graph.tensors[name] = Tensor(name, tensor.dtype, tensor.shape, array)
+            note_results(node, operands, {o: graph.tensors[o] for o in node.writes()})
             folded += 1
     graph.nodes = kept
     return {"folded": folded, "too large": skipped}

@@ -43,10 +43,10 @@ def predicted_misses(scop: Scop, tree: Node, capacity: int, line: int) -> Misses
     positive(line, "size of a cache line")
     if capacity < line:
         raise ScheduleError(f"a cache of {capacity} bytes does not hold a line of {line}")
-    return _Counter(scop, tree, capacity // line, line).of(tree, None, frozenset(scop.statements))
+    return Counter(scop, tree, capacity // line, line).of(tree, None, frozenset(scop.statements))
 
 
-class _Counter:
+class Counter:
     """Counts for one schedule; `room` is the number of lines that the cache holds."""
 
     def __init__(self, scop: Scop, tree: Node, room: int, line: int) -> None:
@@ -84,15 +84,15 @@ class _Counter:
 
     def _most(self, here: Region, stmts: frozenset[str]) -> int:
         """The most lines that a region touches."""
-        images = self._images(here, stmts)
+        images = self.images(here, stmts)
         return sum(count_or_bound(parametric_image(i, here.names), here.context).largest() for i in images.values())
 
     def _fetched_once(self, loop: str | None, stmts: frozenset[str]) -> Misses:
         """Each line once in each iteration of the loop (and of those around it)."""
-        images = self._images(region(self.scop, self.tree, loop), stmts)
+        images = self.images(region(self.scop, self.tree, loop), stmts)
         return {array: float(count_or_bound(i.wrap().flatten())()) for array, i in images.items()}
 
-    def _images(self, here: Region, stmts: frozenset[str]) -> Mapping[str, isl.Map]:
+    def images(self, here: Region, stmts: frozenset[str]) -> Mapping[str, isl.Map]:
         """`{ [loop values] -> line }` of each array that these statements touch there."""
         found: dict[str, isl.Map] = {}
         for k, a in enumerate(accesses(self.scop)):

@@ -11,6 +11,7 @@ from polyc.scheduler.core import Core, as_list
 if TYPE_CHECKING:
     from polyc.poly.closed_forms.formula import Formula, Ratio
     from polyc.scheduler.questions.dependences import Dependence
+    from polyc.scheduler.questions.miss_formulas import Case
 
 
 class Questions(Core):
@@ -102,3 +103,14 @@ class Questions(Core):
         scop, tree = specialise(self.scop, sizes), specialise_tree(self.tree, sizes)
         found = misses.predicted_misses(scop, tree, capacity, line)
         return {array: round(n) for array, n in found.items()}
+
+    def miss_formulas(self, line: int = 64) -> tuple[Case, ...]:
+        """Lines that each array's accesses fetch, as formulas in the sizes.
+
+        A case for each loop whose one iteration may stay in the cache, outermost first; the first that holds counts.
+
+        Raises: `ScheduleError` where loops depend on data; `CountingError` where a footprint is too hard.
+        """
+        from polyc.scheduler.questions.miss_formulas import miss_formulas
+
+        return miss_formulas(self.scop, self.tree, line)

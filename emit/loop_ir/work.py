@@ -1,0 +1,175 @@
+"""How much a function of the loop IR does at most: iterations of its loops, and local arrays on the stack.
+
+A loop runs at most as often as it does in the worst iteration of the loops around it; that number is counted, as a
+formula in the sizes (`polyc.poly.closed_forms.counting`) or as a number where one holds for all sizes, and the numbers
+of nested loops are multiplied. Where the bounds of loops do not depend on other loops and nothing is conditional this
+is what really runs; otherwise, and where data may end a loop or skip it, it is the worst case, and the formula says
+that it is a bound.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Let, Stmt, walk
+from polyc.poly.closed_forms.counting import count_or_bound
+from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.operations import operations
+from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.expr import Const, Expr, Var, substitute, variables
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.records import dataclass
+from polyc.poly.scop import Scop
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """`iterations` of all loops together; bytes of local arrays on the `stack` at once. None: data decide how often a
+    loop runs, and there is no bound."""
+
+    iterations: Formula | None
+    stack: int
+
+
+def work_of(fn: Function, context: isl.Set) -> Work:
+    """What one call of a function of host code does at most. `context`: of its sizes, a set of parameters."""
+    try:
+        iterations: Formula | None = _Counter(context).total(fn)
+    except CountingError:
+        iterations = None
+    return Work(iterations, stack_bytes(fn.body))
+
+
+def context_of(scop: Scop) -> isl.Set:
+    """The sizes that a Scop is for, as a set of parameters."""
+    return scop.context.params() if scop.context.dim(isl.dim_type.set) else scop.context
+
+
+def operations_of(scop: Scop) -> Formula | None:
+    """Operations of floats that a program does, as its text has them; None where data decide how often."""
+    if any(s.dynamic for s in scop.statements.values()):
+        return None
+    context = context_of(scop)
+    total = Formula((), _names(context), context)
+    try:
+        for s in scop.statements.values():
+            for amount, where, sure in operations(scop, s):
+                part = count_or_bound(where, context) * amount
+                total = total + (part if sure else part.bounded(f"in {s.name} data decide"))
+    except CountingError:
+        return None
+    return total
+
+
+def stack_bytes(s: Stmt) -> int:
+    """The most bytes of local arrays of constant size that exist at once."""
+    inside = max((stack_bytes(b) for b in s.bodies()), default=0)
+    if not isinstance(s, Alloc) or not all(isinstance(e, Const) for e in s.buffer.shape):
+        return inside
+    count = 1
+    for e in s.buffer.shape:
+        assert isinstance(e, Const)
+        count *= int(e.value)
+    return inside + max(1, count) * s.buffer.dtype.bytes
+
+
+def _names(context: isl.Set) -> tuple[str, ...]:
+    return tuple(context.get_dim_name(isl.dim_type.param, k) for k in range(context.dim(isl.dim_type.param)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Place:
+    """Where a statement stands: loops around it and their values, how often it runs, `Let`s, why that is a bound."""
+
+    around: tuple[str, ...]
+    where: isl.Set
+    times: Formula
+    lets: dict[str, Expr]
+    why: str
+
+
+class _Counter:
+    """Counts loops, outermost first."""
+
+    def __init__(self, context: isl.Set) -> None:
+        self.context, self.names = context, _names(context)
+        self.trips: dict[str, Formula] = {}
+
+    def total(self, fn: Function) -> Formula:
+        """Of the whole function. Raises `CountingError`: the end of a loop depends on data, or is too hard."""
+        universe = isl.Set.universe(set_space("", (), self.names)).intersect_params(self.context)
+        once = Formula.constant(1, self.names, self.context)
+        return self.stmt(fn.body, _Place((), universe, once, {}, ""))
+
+    def stmt(self, s: Stmt, at: _Place) -> Formula:
+        """The iterations of all loops in a statement."""
+        if not any(isinstance(x, For) for x in walk(s)):
+            return Formula((), self.names, self.context)
+        if isinstance(s, For):
+            return self.loop(s, at)
+        if isinstance(s, If):
+            return self.condition(s, at)
+        lets = at.lets
+        if isinstance(s, Let) and s.value.dtype.is_int and s.value.lanes == 1:
+            lets = {**lets, s.name: substitute(s.value, lets)}
+        inside = _Place(at.around, at.where, at.times, lets, at.why)
+        total = Formula((), self.names, self.context)
+        for body in s.bodies():
+            total = total + self.stmt(body, inside)
+        return total
+
+    def loop(self, s: For, at: _Place) -> Formula:
+        """Those of a loop and of what is in it."""
+        lo, hi = substitute(s.lo, at.lets), substitute(s.hi, at.lets)
+        depends = (variables(lo) | variables(hi)) & set(at.around)
+        why = at.why or ("data may end a loop early" if s.until is not None else "")
+        why = why or (f"the worst iteration of {', '.join(sorted(depends))} counts for all" if depends else "")
+        k, names = len(at.around), (*at.around, s.var)
+        space = set_space("", names, self.names)
+        grown = _in(at.where.insert_dims(isl.dim_type.set, k, 1), space)
+        try:
+            low, high = to_pw_aff(lo, space), to_pw_aff(hi, space)
+        except NotAffine as error:
+            raise CountingError(f"the end of the loop {s.var} depends on data ({error})") from None
+        done = to_pw_aff(Var(s.var), space).sub(low)
+        grown = grown.intersect(low.le_set(low.add(done))).intersect(low.add(done).lt_set(high))
+        if s.step > 1:
+            grown = grown.intersect(done.mod_val(isl.Val(s.step)).eq_set(low.sub(low)))
+        values = isl.Map.from_pw_aff(done).intersect_domain(grown).range()
+        most = values.dim_max_val(0)  # a number, if there is one for all sizes: the rest of a tile is at most a tile
+        if most.is_int():
+            trips = int(most.to_python()) // s.step + 1 if not values.is_empty() else 0
+            exact = isinstance(lo, Const) and isinstance(hi, Const)
+            why = why or ("" if exact else "a loop with at most so many iterations for any size")
+            times = at.times * trips
+        else:
+            key = str(values)
+            if key not in self.trips:
+                self.trips[key] = count_or_bound(values.coalesce(), self.context)
+            times = at.times * self.trips[key]
+        own = times.bounded(why) if why else times
+        return own + self.stmt(s.body, _Place(names, grown, times, at.lets, why))
+
+    def condition(self, s: If, at: _Place) -> Formula:
+        """Those of both sides."""
+        space = set_space("", at.around, self.names)
+        try:
+            holds = to_set(substitute(s.cond, at.lets), space)
+            yes, no = at.where.intersect(holds), at.where.subtract(holds)
+        except NotAffine:
+            yes = no = at.where
+        why = at.why or "as if all conditions held"
+        then = self.stmt(s.then, _Place(at.around, yes, at.times, at.lets, why))
+        if s.orelse is None:
+            return then
+        orelse = self.stmt(s.orelse, _Place(at.around, no, at.times, at.lets, why))
+        if self.names:
+            return then + orelse
+        return then if then() >= orelse() else orelse  # each time one of both runs
+
+
+def _in(s: isl.Set, space: isl.Space) -> isl.Set:
+    s = s.align_params(space)
+    for k in range(space.dim(isl.dim_type.set)):
+        s = s.set_dim_name(isl.dim_type.set, k, space.get_dim_name(isl.dim_type.set, k))
+    return s.set_tuple_name("")

@@ -1,0 +1,1 @@
+"""Bounds of errors of whole models: from ranges of inputs to how far each element of a result may be off."""

@@ -1,0 +1,1 @@
+"""How far a computed value may be from the exact one: enclosures, and Scops run on them."""

@@ -1,0 +1,140 @@
+"""How much exported C does at most, as its header says, against counters put into its loops."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import network
+
+from polyc import dims, empty, exp, f32, grid, inout, op
+from polyc.emit.c import cc
+from polyc.emit.loop_ir.work import context_of, operations_of, work_of
+from polyc.graph_driver.artifacts.c_export import export_c
+from polyc.graph_driver.artifacts.operator_files import code_of
+from polyc.graph_driver.options import CompileOptions
+
+pytestmark = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
+LOOP = re.compile(r"(for \(int64_t [^\n]*\)\s*\{)")
+M, N, K = dims("M N K")
+
+
+@op
+def matmul(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@op
+def normalised(X: f32[M, N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i in range(M):
+        s = 0.0
+        for j in range(N):
+            Y[i, j] = exp(X[i, j])
+            s += Y[i, j]
+        for j in range(N):
+            Y[i, j] = Y[i, j] / s
+    return Y
+
+
+@op
+def lu(A: inout(f32[N, N])):
+    for k in range(N):
+        for i in range(k + 1, N):
+            A[i, k] /= A[k, k]
+        for i, j in grid((k + 1, N), (k + 1, N)):
+            A[i, j] -= A[i, k] * A[k, j]
+
+
+def counted(source: str) -> str:
+    """C in which every iteration of a loop is counted; helpers of one vector operation have loops over `int` lanes."""
+    text, loops = LOOP.subn(r"\1 polyc_seen++;", source)
+    assert loops == len(re.findall(r"\bfor \(int64_t", source)), "a loop of another form"
+    return text
+
+
+def built(folder: Path, *flags: str) -> ctypes.CDLL:
+    """All C of a folder as a library."""
+    out = folder / "counted.so"
+    files = [str(p) for p in folder.glob("*.c") if p.name != "main.c"]
+    command = [str(cc.find_compiler()), "-O1", "-w", "-fPIC", "-shared", *flags, *files, "-o", str(out), "-lm"]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(out))
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["vectors", "plain"])
+@pytest.mark.parametrize(("operator", "sizes"), [
+    (matmul, {"M": 7, "N": 37, "K": 9}), (matmul, {"M": 10, "N": 64, "K": 5}), (normalised, {"M": 3, "N": 41}),
+    (lu, {"N": 19}), (lu, {"N": 130}),
+], ids=["matmul", "round-matmul", "normalised", "lu", "large-lu"])  # fmt: skip
+def test_operators(tmp_path: Path, operator: object, sizes: dict[str, int], plain: bool) -> None:
+    scop = operator.scop()  # type: ignore[attr-defined]
+    code = code_of(scop)
+    version = code.plain if plain or code.vectors is None else code.vectors
+    formula = work_of(version.fn, context_of(scop)).iterations
+    assert formula is not None and str(formula) in code.header()
+    (tmp_path / "op.c").write_text("long polyc_seen = 0;\n" + counted(code.c()))
+    library = built(tmp_path, *(["-DPOLYC_PLAIN_C"] if plain else []))
+    arrays = [np.ones([_at(e, sizes) for e in scop.arrays[n].shape], "f") for n in (*scop.args, *scop.results)]
+    arguments = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
+    numbers = [ctypes.c_int64(sizes[p]) for p, _ in code.interface.sizes]
+    assert getattr(library, code.interface.name)(*arguments, *numbers) == 0
+    seen = ctypes.c_long.in_dll(library, "polyc_seen").value
+    most = formula(sizes)
+    assert 0 < seen <= most
+    if formula.exact:
+        assert seen == most
+
+
+def _at(e: object, sizes: dict[str, int]) -> int:
+    from polyc.poly.binding import evaluate
+
+    return evaluate(e, sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", [network])
+def test_models(tmp_path: Path, model: object) -> None:
+    folder = tmp_path / "c"
+    export_c(model(), folder, "net", CompileOptions(dims={"N": 2}))  # type: ignore[operator]
+    header = (folder / "net.h").read_text()
+    kernels = folder / "net_kernels.c"
+    kernels.write_text("long polyc_seen = 0;\n" + counted(kernels.read_text()))
+    library = built(folder)
+    sizes = [int(n) for n in re.findall(r"#define NET_\w+_SIZE (\d+)", header)]
+    arguments = [np.zeros(n + 8, np.float64).ctypes.data_as(ctypes.c_void_p) for n in sizes]
+    library.net_run(*arguments)
+    seen = ctypes.c_long.in_dll(library, "polyc_seen").value
+    most = re.search(r"#define NET_MOST_ITERATIONS (\d+)", header)
+    assert most is not None and 0 < seen <= int(most[1])
+
+
+def test_operations_are_those_of_the_loops() -> None:
+    """Counted by hand for the three operators."""
+    made = {o.scop().name: operations_of(o.scop()) for o in (matmul, normalised, lu)}
+    assert made["matmul"](M=3, N=4, K=5) == 2 * 3 * 4 * 5  # type: ignore[misc]
+    assert made["normalised"](M=3, N=4) == 3 * 3 * 4  # type: ignore[misc]
+    n = 6
+    assert made["lu"](N=n) == sum((n - 1 - k) + 2 * (n - 1 - k) ** 2 for k in range(n))  # type: ignore[misc]
+
+
+def test_the_stack_is_what_a_compiler_finds(tmp_path: Path) -> None:
+    """GCC's own account of the frames: the arrays are in it."""
+    compiler = str(cc.find_compiler())
+    if "gcc" not in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout.lower():
+        pytest.skip("needs GCC's -fstack-usage")
+    folder = tmp_path / "c"
+    export_c(network(), folder, "net", CompileOptions(dims={"N": 2}))
+    arrays = re.search(r"#define NET_STACK_BYTES (\d+)", (folder / "net.h").read_text())
+    assert arrays is not None
+    subprocess.run([compiler, "-O0", "-w", "-c", "-fstack-usage", "net_kernels.c"], cwd=folder, check=True)
+    frames = [int(line.split("\t")[1]) for line in (folder / "net_kernels.su").read_text().splitlines()]
+    assert int(arrays[1]) <= max(frames)
