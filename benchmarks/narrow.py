@@ -1,4 +1,4 @@
-"""`python -m benchmarks --family narrow`: 8 and 4 bits beside ONNX Runtime, and the read bandwidth of memory.
+"""`python -m benchmarks --family narrow`: 8 and 4 bits beside ONNX Runtime (and OpenVINO), and the read bandwidth.
 
 Products read their weights from memory: a model has as many of them as fill L3 four times. Each contender runs in
 processes of its own, in turn with the other, lest the waiting threads of one take the cores of the other; the least
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -28,12 +29,14 @@ from benchmarks import narrow_models
 from examples.decoder import Sizes, build, empty_caches
 from polyc import dims, empty, f32, op
 from polyc.emit import targets
+from polyc.graph_driver.bench import peers
 
 BLOCK, BITS, PAST = 32, 4, 512
 SHAPES = ((4096, 4096), (4096, 11008))  # summed, columns
 LEVELS = (0, 4)
 TIMES_L3 = 4
-CONTENDERS = ("polyc", "onnxruntime")
+CONTENDERS = ("polyc", *peers.installed())
+NOT_OPENVINO = "product|decoder|-operators"  # cases whose operators OpenVINO does not read
 SECONDS = 0.6  # of timed runs in each process
 DECODER = Sizes(vocabulary=4096, hidden=2048, layers=2, heads=32, groups=8, inner=5632)
 
@@ -117,14 +120,7 @@ def contender(who: str, name: str, threads: int) -> dict[str, float]:
         def run() -> Any:
             return compiled(feeds)
     else:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-        def run() -> Any:
-            return session.run(None, feeds)
+        run = peers.PEERS[who](model, feeds, threads)
 
     seconds = [s / count for s in _timed(run)]
     return {"least": min(seconds), "median": statistics.median(seconds), "bytes": size}
@@ -148,11 +144,16 @@ def _bandwidth(threads: int) -> dict[str, float]:
     return {"least": min(seconds), "median": statistics.median(seconds), "bytes": data.nbytes}
 
 
+def contenders(name: str) -> tuple[str, ...]:
+    """Those that can run a case."""
+    return tuple(c for c in CONTENDERS if c != "openvino" or not re.search(NOT_OPENVINO, name))
+
+
 def measured(name: str, threads: int, rounds: int) -> dict[str, Any]:
     """Each contender in `rounds` processes, in turn, and the bandwidth between them."""
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
-        for who, what in (("bandwidth", "bandwidth"), *((c, name) for c in CONTENDERS)):
+        for who, what in (("bandwidth", "bandwidth"), *((c, name) for c in contenders(name))):
             command = [sys.executable, "-m", "benchmarks.narrow", "--contender", who, what, "--threads", str(threads)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found.setdefault(who, []).append(json.loads(done.stdout.splitlines()[-1]))
@@ -160,8 +161,8 @@ def measured(name: str, threads: int, rounds: int) -> dict[str, Any]:
     size, read = found["polyc"][0]["bytes"], found["bandwidth"][0]["bytes"] / best["bandwidth"]
     median = {who: statistics.median(r["median"] for r in runs) for who, runs in found.items()}
     return {
-        "case": name, "threads": threads, "ms": {w: best[w] * 1e3 for w in CONTENDERS},
-        "median ms": {w: median[w] * 1e3 for w in CONTENDERS}, "ratio": best["onnxruntime"] / best["polyc"],
+        "case": name, "threads": threads, "ms": {w: best[w] * 1e3 for w in contenders(name)},
+        "median ms": {w: median[w] * 1e3 for w in contenders(name)}, "ratio": best["onnxruntime"] / best["polyc"],
         "GB/s": size / best["polyc"] / 1e9, "read GB/s": read / 1e9, "share": size / best["polyc"] / read,
     }  # fmt: skip
 
@@ -180,9 +181,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(contender(*options.contender, threads[0])))
         return
     rows = [measured(name, t, options.rounds) for name in options.case or cases() for t in threads]
-    table = Table("case", "threads", "polyc ms", "onnxruntime ms", "ratio", "GB/s", "read GB/s", "share")
+    table = Table("case", "threads", *(f"{w} ms" for w in CONTENDERS), "ratio", "GB/s", "read GB/s", "share")
     for r in rows:
-        times = (f"{r['ms'][w]:.3f} ({r['median ms'][w]:.3f})" for w in CONTENDERS)
+        times = (f"{r['ms'][w]:.3f} ({r['median ms'][w]:.3f})" if w in r["ms"] else "" for w in CONTENDERS)
         numbers = (f"{r['ratio']:.2f}", f"{r['GB/s']:.1f}", f"{r['read GB/s']:.1f}", f"{r['share']:.2f}")
         table.add_row(r["case"], str(r["threads"]), *times, *numbers)
     Console().print(table)
