@@ -1,4 +1,5 @@
-"""`python -m benchmarks [--family F]... [--results FOLDER] [--exports FOLDER]...`: all timings on one thread.
+"""`python -m benchmarks [--family F]... [--peer jax|tvm]... [--results FOLDER] [--exports FOLDER]...`: timings on one
+thread.
 
 `--results` writes DATE-cpu.json, DATE-cpu.md and its plots. `--threads [N]` instead: what N threads (2) bring over one.
 Some families have options of their own: `--family polybench|tsvc|torch|narrow|gradients --help`.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import sys
@@ -26,9 +28,10 @@ from benchmarks import exports, packaged, threading_speed
 from benchmarks.cases import all_cases
 from benchmarks.cliffs import cliffs
 from benchmarks.models import networks
+from benchmarks.other_compilers import OTHERS, PACKAGES
 from benchmarks.report import Results, geometric_mean, html_page, write_page
 from polyc.graph_driver.bench.compare import compare
-from polyc.graph_driver.bench.peers import installed
+from polyc.graph_driver.bench.peers import PEERS, installed
 
 FAMILIES = ("gemm", "conv", "memory", "odd", "transformer", "cliffs", "model", "packaged", "exported")
 AFFINE = {
@@ -65,9 +68,15 @@ def main() -> None:
         help="one thread against N (2): each system in processes of its own, families gemm and networks",
     )
     parser.add_argument("--streams", action="store_true", help="with --threads: N callers of one thread each, too")
-    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="with --threads: cases so named")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="cases so named")
+    parser.add_argument("--peer", action="append", choices=tuple(OTHERS), default=[],
+                        help="this compiler, too (XLA through JAX, TVM untuned): it has to be installed")  # fmt: skip
     options = parser.parse_args()
-    families, peers = options.family or FAMILIES, installed()
+    families, peers = options.family or FAMILIES, [*installed(), *options.peer]
+    for name in options.peer:
+        if importlib.util.find_spec(name) is None:
+            parser.error(f"--peer {name}: it is not installed: pip install {PACKAGES[name]}")
+        PEERS[name] = OTHERS[name]
     folders = options.exports or [exports.default_folder()]
     if options.threads is not None:
         unused = [n for n in ("results", "html") if getattr(options, n)]
@@ -75,12 +84,12 @@ def main() -> None:
             parser.error(f"--{unused[0]} does not go with --threads (--json and --page do)")
         _threads(options, peers, folders)
         return
-    if options.only or options.streams:
-        parser.error("--only and --streams go with --threads")
+    if options.streams:
+        parser.error("--streams goes with --threads")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
-        rows = list(_rows(families, peers, options.rounds, folders, options.packages))
+        rows = list(_rows(families, peers, options.rounds, folders, options.packages, options.only))
     results = Results(rows, peers, options.rounds, time.perf_counter() - start)
     Console().print(_table(rows, peers))
     _write(results, options.json, options.page, options.html)
@@ -122,17 +131,27 @@ def _threads(options: argparse.Namespace, peers: list[str], folders: Sequence[Pa
 
 
 def _rows(
-    families: Sequence[str], peers: list[str], rounds: int, folders: Sequence[Path], packages: Path
+    families: Sequence[str],
+    peers: list[str],
+    rounds: int,
+    folders: Sequence[Path],
+    packages: Path,
+    only: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    cases = [c for c in (*all_cases(), *cliffs()) if c.family in families]
+    cases = [c for c in (*all_cases(), *cliffs()) if c.family in families and wanted(c.name, only)]
     for c in track(cases, "operators", console=Console(stderr=True), disable=not cases):
         # OpenVINO computes doubles in f32; the product of two has OpenBLAS, through NumPy, as a further rival.
         rivals = [p for p in peers if p != "openvino"] if c.double else peers
         also = {"openblas": lambda x=c.inputs: [x["X"] @ x["W"]]} if c.double else {}
         yield compare(c.name, c.family, c.model, c.inputs, rivals, rounds, c.flops, c.bytes, also)
-    models = list(networks(families, folders, packages))
+    models = [n for n in networks(families, folders, packages) if wanted(n.name, only)]
     for n in track(models, "models", console=Console(stderr=True), disable=not models):
         yield compare(n.name, n.family, str(n.path), n.inputs, peers, rounds, bind=n.bind)
+
+
+def wanted(name: str, only: Sequence[str]) -> bool:
+    """Whether a case is one of those asked for."""
+    return not only or any(word in name for word in only)
 
 
 def _table(rows: list[dict[str, Any]], peers: list[str]) -> Table:

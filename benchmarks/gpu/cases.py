@@ -11,6 +11,7 @@ import numpy as np
 
 from examples.matmul import matmul
 from polyc import bf16, dims, empty, exp, f32, grid, op
+from polyc.frontend_dsl.library.convolution import make_conv2d
 from polyc.frontend_dsl.library.normalization import make_layer_norm, make_softmax_rows
 
 M, N, K = dims("M N K")
@@ -59,7 +60,8 @@ class Case:
 
 def cases(quick: bool = False) -> list[Case]:
     """All operators; `quick`: at sizes to try the program with."""
-    return [_f32_product(quick), _bf16_product(quick), _chain(quick), _softmax(quick), _layer_norm(quick)]
+    products = [_f32_product(quick), _bf16_product(quick), _convolution(quick)]
+    return [*products, _chain(quick), _softmax(quick), _layer_norm(quick)]
 
 
 def _f32_product(quick: bool) -> Case:
@@ -79,6 +81,30 @@ def _bf16_product(quick: bool) -> Case:
     return Case(
         f"bf16 product {n}", bf16_product, inputs, lambda xp, a, b: a @ b, lambda torch, a, b: torch.matmul(a, b),
         "cuBLAS", 0.5, 2.0 * n**3, (2 * 2 + 4.0) * n * n, 1e-5,
+    )  # fmt: skip
+
+
+def _convolution(quick: bool) -> Case:
+    """3 x 3, as in the second stage of ResNet-50; its rival is the library that torch takes for it, cuDNN."""
+    batch, channels, size = (1, 8, 9) if quick else (32, 64, 56)
+    one = (1, 1)
+    operator = make_conv2d(f32, batch, (channels, channels), (size, size), (3, 3), one, one, one, one, False)
+
+    def inputs(r: np.random.Generator) -> list[np.ndarray]:
+        return [_normal(r, batch, channels, size, size), _normal(r, channels, channels, 3, 3)]
+
+    def exact(xp: Any, x: Any, w: Any) -> Any:
+        shape = (batch, channels, size + 2, size + 2)
+        padded = x.new_zeros(shape) if hasattr(x, "new_zeros") else np.zeros(shape)
+        padded[:, :, 1:-1, 1:-1] = x
+        taps = [(i, j) for i in range(3) for j in range(3)]
+        return sum(xp.einsum("nchw,kc->nkhw", padded[:, :, i : i + size, j : j + size], w[:, :, i, j]) for i, j in taps)
+
+    flops, weights = 18.0 * batch * channels**2 * size**2, 9 * channels**2
+    return Case(
+        f"convolution 3x3 {channels}x{size}x{size}, batch {batch}", operator, inputs, exact,
+        lambda torch, x, w: torch.nn.functional.conv2d(x, w, padding=1), "cuDNN", 0.75, flops,
+        4.0 * (2 * batch * channels * size**2 + weights), 1e-5,
     )  # fmt: skip
 
 

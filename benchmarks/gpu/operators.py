@@ -13,6 +13,8 @@ from polyc.emit.gpu.arrays import DeviceArray, empty, to_device
 from polyc.emit.gpu.devices import Device
 
 SEED = 4
+LIBRARIES = ("cuBLAS", "cuDNN")
+"""What torch calls for products and convolutions: rows are named after them."""
 
 
 def measure(case: Case, device: Device, target: str, rounds: int) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def _others(case: Case, device: Device, arrays: list[np.ndarray]) -> dict[str, A
     torch = rivals.torch_on_gpu()
     if torch is not None:
         given = rivals.tensors(torch, arrays)
-        found["cuBLAS" if case.against == "cuBLAS" else "torch"] = lambda: case.rival(torch, *given)
+        found[case.against if case.against in LIBRARIES else "torch"] = lambda: case.rival(torch, *given)
     return found
 
 
