@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from polyc.emit.loop_ir.linear import is_index, operands
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
@@ -323,7 +324,7 @@ class Expressions:
         def at(k: int) -> str:
             return ", ".join(v if isinstance(v, str) else self._as_index(self.arith.lane(v, k)) for v in values)
 
-        return [lambda k=k: at(k) for k in range(lanes)]  # type: ignore[misc]
+        return [partial(at, k) for k in range(lanes)]
 
     def _wide(self, e: Expr) -> Value:
         return self.arith.cast(self.expr(e), i64)

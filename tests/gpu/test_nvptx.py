@@ -202,7 +202,7 @@ def test_what_other_threads_write_is_nobodys_own() -> None:
     body = Block((Store("X", (Var("t"),), Load("X", (Var("t"),), f32)), Barrier()))
     fn = Function("f", (x,), (), Launch("k", (("b", const_int(1)),), (("t", 8),), body))
     assert "ptr align 4 %X" in to_nvptx(fn, SM_80).text
-    alone = replace(fn, body=replace(fn.body, body=body.stmts[0]))  # type: ignore[type-var]
+    alone = replace(fn, body=replace(fn.body, body=body.stmts[0]))
     assert "ptr noalias align 4 %X" in to_nvptx(alone, SM_80).text
 
 

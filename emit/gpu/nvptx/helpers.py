@@ -7,6 +7,7 @@ run the same text on a CPU. Intrinsics: LLVM's "User Guide for NVPTX Back-end"; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 _ATTRIBUTES = "alwaysinline convergent nounwind"
 _SREG = "llvm.nvvm.read.ptx.sreg"
@@ -62,9 +63,9 @@ def _multiply(kind: str) -> str:
 
 
 HELPERS: Mapping[str, Callable[[], str]] = {
-    **{f"polyc_{kind}_{axis}": lambda k=kind, a=axis: _place(k, a) for kind in ("thread", "block") for axis in "xyz"},  # type: ignore[misc]
-    **{f"polyc_copy_{size}": lambda s=size: _copy(s) for size in (4, 8, 16)},  # type: ignore[misc]
-    **{f"polyc_multiply_{kind}": lambda k=kind: _multiply(k) for kind in ("f16", "bf16", "tf32")},  # type: ignore[misc]
+    **{f"polyc_{kind}_{axis}": partial(_place, kind, axis) for kind in ("thread", "block") for axis in "xyz"},
+    **{f"polyc_copy_{size}": partial(_copy, size) for size in (4, 8, 16)},
+    **{f"polyc_multiply_{kind}": partial(_multiply, kind) for kind in ("f16", "bf16", "tf32")},
     "polyc_barrier": lambda: _define("void", "polyc_barrier", "", "call void @llvm.nvvm.barrier0()", "ret void"),
     "polyc_end_copies": lambda: _define(
         "void", "polyc_end_copies", "", "call void @llvm.nvvm.cp.async.commit.group()", "ret void"
