@@ -1,13 +1,12 @@
 """How far the results of a compiled model may be from those of exact arithmetic, for all inputs in given ranges.
 
 Each node's Scop is run on enclosures (`polyc.poly.error_bounds`), one node after the other. "Exact" means the node's
-loops in real numbers on the model's own constants. Every order of a sum is covered; where the loops that are compiled
-for a kernel are known to add up in a tree, its depth counts (`depths`).
+loops in real numbers on the model's own constants. Every order of a sum is covered, so that schedules do not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from math import prod
 from pathlib import Path
@@ -36,9 +35,6 @@ from polyc.poly.records import dataclass
 
 if TYPE_CHECKING:
     import onnx
-
-Depths = Callable[[Node], Mapping[str, int]]
-"""By node, of its Scop's arrays: how many additions a term of their sums passes at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +90,7 @@ def error_bounds(
 
 def bounds_of(
     model: str | Path | onnx.ModelProto | bytes, ranges: Mapping[str, Range], platform: Platform,
-    options: CompileOptions, depths: Depths | None = None,
+    options: CompileOptions,
 ) -> ErrorBounds:  # fmt: skip
     """The same for a platform and options.
 
@@ -108,7 +104,7 @@ def bounds_of(
             raise ArgumentError("the model has sizes that are not numbers: give them (--dim NAME=V)")
         own = of_model(graph)
         passes = optimise(graph, platform, options)
-    run = _Graph(graph, depths)
+    run = _Graph(graph)
     constants = Constants(ledger, own, lambda node, given: run.results(node, given))
     found = run.all(input_ranges(graph, ranges), constants)
     outputs = {n: found[n] for n in graph.outputs}
@@ -118,8 +114,8 @@ def bounds_of(
 class _Graph:
     """A graph run on enclosures."""
 
-    def __init__(self, graph: Graph, depths: Depths | None) -> None:
-        self.graph, self.depths = graph, depths
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
 
     def all(self, given: dict[str, Enclosure], constants: Constants) -> dict[str, Bound]:
         """The bounds of all tensors. Enclosures are dropped when nothing reads them any more."""
@@ -170,7 +166,7 @@ class _Graph:
             array: values[node.inputs[at]].each(lambda a, array=array: a.reshape(_of(operator, array)))  # type: ignore[misc]
             for at, array in operator.inputs
         }
-        made = enclosed(operator.scop, given, {} if self.depths is None else self.depths(node))
+        made = enclosed(operator.scop, given)
         results = dict(zip(node.writes(), operator.outputs, strict=True))
         return [
             _explained(made[results[o]], node).each(lambda a, o=o: a.reshape(self._shape(o)))  # type: ignore[misc]

@@ -58,14 +58,11 @@ MOST_STEPS = 20_000
 """Statements that run one after the other, at most."""
 
 
-def enclosed(
-    scop: Scop, given: Mapping[str, Enclosure], depths: Mapping[str, int] | None = None
-) -> dict[str, Enclosure]:
+def enclosed(scop: Scop, given: Mapping[str, Enclosure]) -> dict[str, Enclosure]:
     """The results of a Scop at fixed sizes, and its arrays that are updated in place.
 
     Args:
         given: of the arguments, in their shapes.
-        depths: by array, how many additions a term of a sum in it passes at most; else as many as there are.
 
     Raises:
         NotBounded: the Scop does something that has no enclosure.
@@ -73,7 +70,7 @@ def enclosed(
     if scop.params:
         raise NotBounded(f"{scop.name} has sizes that are not known: {', '.join(scop.params)}")
     with np.errstate(all="ignore"):
-        run = Run(scop, given, depths or {})
+        run = Run(scop, given)
         run.steps(_order(scop), {})
         wanted = [n for n, a in scop.arrays.items() if n in scop.results or a.kind == "inout"]
         return {n: run.memory.arrays[n] for n in wanted}
@@ -87,8 +84,8 @@ def _order(scop: Scop) -> Steps:
 class Run:
     """One Scop on given enclosures."""
 
-    def __init__(self, scop: Scop, given: Mapping[str, Enclosure], depths: Mapping[str, int]) -> None:
-        self.scop, self.depths, self.memory, self.done = scop, depths, Memory(), 0
+    def __init__(self, scop: Scop, given: Mapping[str, Enclosure]) -> None:
+        self.scop, self.memory, self.done = scop, Memory(), 0
         self.dominance = Dominance(scop)
         for name, array in scop.arrays.items():
             if name in given:

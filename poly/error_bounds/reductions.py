@@ -129,12 +129,11 @@ class _Reduction:
         if not dtype.is_float:
             return tidy(np.rint(t.lo), np.rint(t.hi), np.rint(t.clo), np.rint(t.chi),
                         np.where(t.err > 0, t.err, 0.0), t.why)  # fmt: skip
-        depth = min(terms, self.run.depths.get(self.s.array, terms))
-        made = summed(t, depth, max(len(p.factors) for p in found) - 1, terms, dtype)
+        made = summed(t, terms, max(len(p.factors) for p in found) - 1, terms, dtype)
         if floor is None:
             return made
         least = floor * (1 - 2.0**-40)
-        rounding = (depth + 8) * 2.0 ** (1 - DIGITS[dtype.name])  # 8: of the function that is 1 at 0
+        rounding = (terms + 8) * 2.0 ** (1 - DIGITS[dtype.name])  # 8: of the function that is 1 at 0
         return tidy(np.maximum(made.lo, least), made.hi, np.maximum(made.clo, least * max(0.0, 1 - rounding)),
                     made.chi, made.err, made.why)  # fmt: skip
 
