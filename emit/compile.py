@@ -17,7 +17,6 @@ from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.lowering.checks import self_describing, wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
-from polyc.emit.passes.matrices_in_memory import matrices_in_memory
 from polyc.emit.passes.prefetch import prefetch_panels
 from polyc.emit.passes.stages import cut_into_stages
 from polyc.emit.passes.workspace import hoist
@@ -186,6 +185,7 @@ def source_text(function: Function, target: Target, kind: str) -> str:
         return to_llvm(function, target)
     if kind == "c":
         from polyc.emit.c.source import to_c
+        from polyc.emit.passes.matrices_in_memory import matrices_in_memory
 
         plain = expand_function(matrices_in_memory(function))  # what LLVM has an instruction for, too
         return to_c(plain, target)

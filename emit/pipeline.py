@@ -10,7 +10,6 @@ from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
 from polyc.emit.passes.fma import contract
 from polyc.emit.passes.forward_masked import forward_masked
-from polyc.emit.passes.matrices import matrix_products
 from polyc.emit.passes.recurrences import recurrences_last
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
@@ -36,7 +35,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("recurrences", lambda fn, target: recurrences_last(fn)),
         ("fma", lambda fn, target: contract(fn)),
         ("tiles", lambda fn, target: separate_tiles(fn)),
-        ("matrices", matrix_products if vectorise else lambda fn, target: fn),
+        ("matrices", _matrices if vectorise else lambda fn, target: fn),
         ("unroll", lambda fn, target: unroll(fn, waiting=True)),
         ("simplify", clean),
         ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
@@ -47,6 +46,15 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
         ("registers", lambda fn, target: check_registers(fn)),
     )
+
+
+def _matrices(fn: Function, target: Target) -> Function:
+    """Products of whole matrices, on machines that have them; others do not load the pass."""
+    if not target.matrix:
+        return fn
+    from polyc.emit.passes.matrices import matrix_products
+
+    return matrix_products(fn, target)
 
 
 def run_passes(fn: Function, target: Target, vectorise: bool = True, known: Known | None = None) -> Function:

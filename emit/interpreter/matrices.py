@@ -22,7 +22,7 @@ REGISTERS = "@matrices"
 class WrongMatrix(BuildError):
     """Matrix registers whose shapes do not fit what is done with them: a wrong pass."""
 
-    code = "P307"
+    code = "P313"
 
 
 def statement(s: MatrixStatement, places: Places | None) -> Callable[[Env], None]:

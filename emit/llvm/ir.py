@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from polyc.emit.llvm import columns, interleaved, matrices
+from polyc.emit.llvm import columns, interleaved
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.debug import LineTable
 from polyc.emit.llvm.effort import FEW, few_passes, on_diagonals
@@ -279,6 +279,8 @@ class Writer:
         elif isinstance(s, Prefetch):
             self.x.prefetch(s.array, s.index)
         elif isinstance(s, MatrixStatement):
+            from polyc.emit.llvm import matrices  # few functions have any
+
             matrices.write(self.x, s)
         else:
             raise BuildError(f"LLVM IR has no form for the loop-IR statement {type(s).__name__}")

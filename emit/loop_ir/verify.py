@@ -36,7 +36,6 @@ from polyc.emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from polyc.emit.loop_ir.verify_matrices import check_matrices
 from polyc.emit.loop_ir.verify_warps import Broken, check_warps
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.errors import BuildError
@@ -195,6 +194,8 @@ class _Checker:
         elif isinstance(s, PanelProduct | WarpReduce):
             check_warps(s, env.launch, env.diverged, partial(self.buffer, env=env), partial(self.subscripts, env=env))
         elif isinstance(s, MatrixStatement):
+            from polyc.emit.loop_ir.verify_matrices import check_matrices  # few functions have any
+
             check_matrices(s, partial(self.buffer, env=env), partial(self.subscripts, env=env))
         else:
             raise Broken(f"unknown statement {type(s).__name__}")

@@ -15,7 +15,6 @@ from polyc.graph_driver.memory.lifetimes import (
     lower_bound,
     overlap_is_legal,
 )
-from polyc.graph_driver.memory.overlapping import least, reduced_bound
 from polyc.graph_driver.memory.search import exact, fit
 
 __all__ = [
@@ -34,13 +33,11 @@ __all__ = [
     "fit",
     "greedy_by_size",
     "greedy_shapes",
-    "least",
     "live_at_peak",
     "lower_bound",
     "overlap_is_legal",
     "plan_arena",
     "plan_overlapping",
     "plan_shapes",
-    "reduced_bound",
     "two_cursor",
 ]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from polyc.graph_driver.memory.checker import check_placement
 from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
 from polyc.graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Overlaps, Placement, Shape, lower_bound
-from polyc.graph_driver.memory.overlapping import least
 from polyc.graph_driver.memory.search import exact
 from polyc.poly.records import dataclass
 
@@ -58,6 +57,8 @@ def plan_overlapping(shapes: Sequence[Shape], overlaps: Overlaps) -> Planned:
     whole = plan_shapes(shapes)
     if not overlaps:
         return whole
+    from polyc.graph_driver.memory.overlapping import least  # of `--memory minimal` alone
+
     found = least(shapes, overlaps)
     runs = {t.name: (s.name, at, t) for s in shapes for at, t in s.runs}
     at_runs = {name: found.offsets[shape] + at for name, (shape, at, _) in runs.items()}

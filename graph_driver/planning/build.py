@@ -85,10 +85,14 @@ def build_plan(
     slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
     for k, step in copies:
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
+    bound = memory.lower_bound(lifetimes, alignment)
+    if overlaps:
+        from polyc.graph_driver.memory.overlapping import reduced_bound  # of `--memory minimal` alone
+
+        bound = reduced_bound(shapes, overlaps)
     plan: Plan = Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.reduced_bound(shapes, overlaps) if overlaps else memory.lower_bound(lifetimes,
-        alignment), weight_bytes, lifetimes,
+        placement.peak, bound, weight_bytes, lifetimes,
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
         planned.planner, planned.peaks, index_limits(graph, usual), external=external,
         gaps=by_symbol if overlaps else {}, overlaps=overlaps, alignment=alignment,

@@ -8,7 +8,7 @@ Optimization Reference Manual, chapter 20). Sums lie in memory before and after.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from polyc.poly.records import dataclass
 from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
@@ -70,7 +70,7 @@ def _cut(size: int, tile: int) -> list[tuple[int, int]]:
     return [(n, many) for n, many in ((tile, size // tile), (size % tile, 1)) if n and many]
 
 
-@lru_cache(maxsize=4096)
+@cache
 def choose_matrix_tile(
     lines: int, rows: int, columns: int, words: int, depth: int, lanes: int, target: Target
 ) -> MatrixTile:

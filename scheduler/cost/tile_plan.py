@@ -15,7 +15,6 @@ from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
-from polyc.scheduler.cost.matrix_tile import MATRIX_GAIN, choose_matrix_tile, depth_of
 from polyc.scheduler.cost.panels import (
     APART_ROWS,
     FAR,
@@ -214,6 +213,8 @@ def _multiplied_at_once(
     target, words = asked.target, [extent(c.update, i) for i in c.inner]
     if not c.intrinsic or not target.multiplies(c.intrinsic) or rows is None or None in words:
         return None
+    from polyc.scheduler.cost.matrix_tile import MATRIX_GAIN, choose_matrix_tile, depth_of
+
     high, wide = extent(c.update, rows), extent(c.update, columns)
     along = next((i for i in c.inner if stride(other.load, i, 1) == 1), None)
     if high is None or wide is None or along is None or any(moves(c.update, i) for i in (*c.inner, rows, columns)):
