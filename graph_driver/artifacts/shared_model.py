@@ -47,7 +47,7 @@ def write_shared(model: Model, output: Path) -> tuple[str, ...]:
         BuildError: it is not for a CPU through LLVM, there is no linker, or the files cannot be written.
     """
     name, plan, code = identifier(output.stem), model.plan, model.code
-    if not isinstance(code, NativeCode) or code.platform.backend.name != "llvm":
+    if not isinstance(code, NativeCode) or not code.platform.backend.linkable:
         raise BuildError("a shared object of a model is made for CPUs through LLVM (--target cpu, or a CPU's name)")
     _check(plan, code)
     if len(model.weights) > LARGEST:

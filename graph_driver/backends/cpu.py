@@ -184,6 +184,7 @@ class LlvmBackend(_Cpu):
     """Machine code through LLVM, for this machine or another."""
 
     name = "llvm"
+    linkable = True
     calls_compilers = False
     abilities = frozenset(("calls", "known machine", "pairs", "fma"))
     tunes = True

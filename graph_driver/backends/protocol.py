@@ -75,6 +75,7 @@ class Backend(ABC):
     among.
     `calls_compilers`: code comes from a C compiler or another program of this machine.
     `alignment`: bytes of which the begin of every tensor is a multiple, itself one of 64: a cache line, on a GPU 256.
+    `linkable`: images of kernels are objects that a linker joins.
     `has_program_order`: where the automatic schedule takes too long, the program's own order has code, too.
     """
 
@@ -90,6 +91,7 @@ class Backend(ABC):
     tunes: bool = False
     runs_bodies: bool = False
     calls_compilers: bool = True
+    linkable: bool = False
     has_program_order: bool = True
     alignment: int = 64
 

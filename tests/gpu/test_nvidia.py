@@ -154,6 +154,6 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "resources" not in kernel.report()
     with pytest.raises(BuildError, match="target opencl has no machine code before it meets a device"):
         matmul.compile(target="opencl").cubin()
-    with pytest.raises(BuildError, match="no source of kind 'asm'; choose from loops, cuda, opencl, ptxas"):
+    with pytest.raises(BuildError, match="no source of kind 'asm'; choose from loops, cuda, opencl, nvptx, ptx, ptxas"):
         kernel.source("asm")
     assert "__global__" in matmul.compile(target="opencl").source("cuda")

@@ -15,12 +15,25 @@ from texts import CUDA, OPENCL, needs_opencl, needs_shim, on_device
 from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.program import Recorded, sequence
 from polyc.emit.gpu.text.source import to_gpu, to_gpu_lines
-from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, Launch, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.loop_ir.verify import verify
-from polyc.poly.dtypes import ALL, bf16, f16, f32, f64
+from polyc.poly.dtypes import ALL, bf16, f16, f32, f64, i64
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import Load, Var, const_int
+from polyc.poly.expr import Binary, Load, Var, const_int
+
+
+@pytest.mark.parametrize(("target", "word"), [(CUDA, "*__restrict__ X"), (OPENCL, "*restrict X")])
+def test_what_threads_hand_to_each_other_is_nobodys_own(target: Any, word: str) -> None:
+    """Between barriers another thread writes what this one loads: `restrict` would let compilers keep old values."""
+    x, y = (Buffer(name, f32, (const_int(8),), "param") for name in "XY")
+    first, other = (Load("X", (e,), f32) for e in (Var("t"), Binary("-", const_int(7), Var("t"), i64)))
+    handed = Block((Store("X", (Var("t"),), first), Barrier(), Store("Y", (Var("t"),), other)))
+    launch = Launch("k", (("b", const_int(1)),), (("t", 8),), handed)
+    text = to_gpu(Function("f", (x, y), (), launch), target).text
+    assert word not in text and word.replace("X", "Y") in text  # Y is only written
+    alone = replace(launch, body=handed.stmts[0])
+    assert word in to_gpu(Function("f", (x, y), (), alone), target).text
 
 
 def test_a_kernel_in_cuda() -> None:

@@ -152,7 +152,7 @@ def test_c_sources_take_the_named_planner(tmp_path: Path, monkeypatch: pytest.Mo
 
     taken: list[str] = []
     for name, plan in memory.PLANNERS.items():
-        monkeypatch.setitem(choose.PLANNERS, name, lambda t, n=name, p=plan: taken.append(n) or p(t))
+        monkeypatch.setitem(choose.PLANNERS, name, lambda *t, n=name, p=plan, **how: taken.append(n) or p(*t, **how))
     compiled("c99", replace(NUMBERS, planner="best-fit"), tmp_path)
     assert set(taken) == {"best-fit"}
 

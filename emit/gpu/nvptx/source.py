@@ -146,7 +146,7 @@ class _Kernel(Writer):
             ref = f"%{self.f.fresh(name)}"
             if name in plan.buffers:
                 # What other threads write between barriers a thread's own pointer does not promise to be alone with.
-                how = "noalias readonly " if name not in plan.stored else "" if plan.info.barriers else "noalias "
+                how = "noalias readonly " if name not in plan.stored else "noalias " if plan.alone(name) else ""
                 arguments.append((name, f"ptr {how}ALIGN {ref}"))
                 pointers[name] = ref
             else:

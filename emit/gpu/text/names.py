@@ -53,6 +53,12 @@ def used_names(stmt: Stmt) -> tuple[set[str], set[str]]:
     return variables, arrays
 
 
+def loaded_names(stmt: Stmt) -> set[str]:
+    """Arrays of which elements are loaded in `stmt`."""
+    tops = (e for s in walk(stmt) for top in stmt_exprs(s) for e in walk_expr(top))
+    return {e.array for e in tops if isinstance(e, Load | VLoad)}
+
+
 def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
     """Replace names, where they are bound and where they are used."""
 

@@ -32,7 +32,7 @@ from polyc.emit.c.source import StatementPrinter
 from polyc.emit.gpu.program import Argument, KernelInfo, Program
 from polyc.emit.gpu.text.dialects import BY_NAME, GpuDialect
 from polyc.emit.gpu.text.expr import GpuPrinter, struct_name, structs
-from polyc.emit.gpu.text.names import RESERVED, renamed, renamed_buffer, used_names
+from polyc.emit.gpu.text.names import RESERVED, loaded_names, renamed, renamed_buffer, used_names
 from polyc.emit.gpu.text.warpgroup_texts import FEATURE
 from polyc.emit.loop_ir import loops
 from polyc.emit.loop_ir.linear import variables
@@ -153,6 +153,7 @@ class KernelPrinter(StatementPrinter):
         body = self.stmt.body
         variables_, arrays = used_names(body)
         self.stored = {s.array for s in loops.walk(body) if isinstance(s, loops.Store)}
+        self.loaded = loaded_names(body)
         outer = [n for n in self.buffers if n in arrays and n not in inner]
         for n in arrays:
             shape = (self.buffers | inner)[n].shape[1:]
@@ -164,6 +165,11 @@ class KernelPrinter(StatementPrinter):
 
     def _written(self, array: str) -> bool:
         return array in self.stored
+
+    def alone(self, array: str) -> bool:
+        """Whether no other thread writes, between barriers, what a thread loads of the array: its pointer may promise
+        then that nothing else changes what it points to."""
+        return not (self.info.barriers and array in self.stored and array in self.loaded)
 
     # ---- shared memory ----
 
@@ -226,7 +232,8 @@ class KernelPrinter(StatementPrinter):
 
     def _pointer(self, b: loops.Buffer) -> str:
         const = "" if self._written(b.name) else "const "
-        return f"{self.dialect.spaces['param']}{const}{PLAIN[b.dtype.name]} *{self.dialect.restrict}"
+        restrict = self.dialect.restrict if self.alone(b.name) else ""
+        return f"{self.dialect.spaces['param']}{const}{PLAIN[b.dtype.name]} *{restrict}"
 
     def _starts(self) -> list[object]:
         """Sizes in 32 bits; where arrays begin, in languages whose hosts cannot point into memory."""
