@@ -96,53 +96,63 @@ def step(
     return now, seconds
 
 
+def at_end(costs: Costs, name: str, held: Sequence[Layout]) -> tuple[float, float] | None:
+    """What a result costs until all ranks have it: seconds, and those that it shares with all other sums (they go in
+    one message, `program.groups_of`: its latency). None: it cannot be had."""
+    found = costs.cheapest(name, held, WHOLE)
+    if found is None:
+        return None
+    moved = costs.move(name, found[1], WHOLE)
+    shared = costs.network.time(moved.messages, 0) if moved is not None and moved.kind == "AllReduce" else 0.0
+    return found[0] - shared, shared
+
+
 def final(costs: Costs, held: Mapping[str, tuple[Layout, ...]], outputs: Sequence[str]) -> float | None:
-    """Seconds until all ranks have all results; sums of them share one message (`program.groups_of`)."""
-    seconds, messages = 0.0, 0.0
-    for name in outputs:
-        if name in costs.nodes.constants or WHOLE in held[name]:
+    """Seconds until all ranks have all results."""
+    seconds, shared = 0.0, 0.0
+    for name in dict.fromkeys(outputs):
+        if name in costs.nodes.constants:
             continue
-        found = costs.cheapest(name, held[name], WHOLE)
-        if found is None:
+        end = at_end(costs, name, held[name])
+        if end is None:
             return None
-        moved = costs.move(name, found[1], WHOLE)
-        if moved is not None and moved.kind == "AllReduce":
-            alone = costs.network.time(moved.messages, 0)
-            messages = max(messages, alone)
-            seconds -= alone
-        seconds += found[0]
-    return seconds + messages
+        seconds, shared = seconds + end[0], max(shared, end[1])
+    return seconds + shared
+
+
+State = tuple[Held, float]
+"""Layouts that later nodes can see, and the latency of the message that the sums among the results share so far. (A
+result that no later node reads is paid for at once: states do not multiply with the number of results.)"""
 
 
 def choose(costs: Costs, options: Sequence[Sequence[Way]], most_states: int = MOST_STATES) -> Choice:
     """The cheapest choice; beyond `most_states` combinations at once the cheapest of those that were kept."""
     graph = costs.nodes.graph
-    last = _last_uses(graph)
-    states: dict[Held, tuple[float, tuple[Way, ...]]] = {(): (0.0, ())}
+    last, ends = _last_uses(graph), _ends(costs)
+    states: dict[State, tuple[float, tuple[Way, ...]]] = {((), 0.0): (0.0, ())}
     proved = True
     for number, ways in enumerate(options):
-        following: dict[Held, tuple[float, tuple[Way, ...]]] = {}
-        for state, (seconds, chosen) in states.items():
+        following: dict[State, tuple[float, tuple[Way, ...]]] = {}
+        for (state, shared), (seconds, chosen) in states.items():
             held = dict(state)
             for way in ways:
                 made = step(costs, held, number, way)
                 if made is None:
                     continue
+                paid = [at_end(costs, name, made[0][name]) for name in ends.get(number, ())]
+                if None in paid:
+                    continue
                 kept = ((n, (f[0], *sorted(f[1:], key=str))) for n, f in made[0].items() if last.get(n, -1) > number)
-                key = tuple(sorted(kept, key=lambda item: item[0]))
-                total = seconds + made[1]
+                pairs = [end for end in paid if end is not None]
+                key = (tuple(sorted(kept, key=lambda item: item[0])), max((shared, *(s for _, s in pairs))))
+                total = seconds + made[1] + sum(s for s, _ in pairs)
                 if key not in following or total < following[key][0]:
                     following[key] = (total, (*chosen, way))
         if len(following) > most_states:
             cheapest = sorted(following.items(), key=lambda item: item[1][0])[:most_states]
             following, proved = dict(cheapest), False
         states = following
-    ends = [
-        (s + end, c)
-        for state, (s, c) in states.items()
-        if (end := final(costs, dict(state), graph.outputs)) is not None
-    ]
-    seconds, chosen = min(ends, key=lambda found: found[0])
+    seconds, chosen = min(((s + shared, c) for (_, shared), (s, c) in states.items()), key=lambda found: found[0])
     return Choice(chosen, seconds, proved)
 
 
@@ -167,7 +177,19 @@ def brute_force(costs: Costs, options: Sequence[Sequence[Way]]) -> Choice:
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:
+    """The last node that reads each tensor."""
     last: dict[str, int] = {}
     for k, node in enumerate(graph.nodes):
         last |= dict.fromkeys(node.reads(), k)
-    return last | dict.fromkeys(graph.outputs, len(graph.nodes))
+    return last
+
+
+def _ends(costs: Costs) -> dict[int, list[str]]:
+    """The results that no node behind a node reads or makes, by that node."""
+    graph, last = costs.nodes.graph, _last_uses(costs.nodes.graph)
+    made = {name: k for k, node in enumerate(graph.nodes) for name in node.writes()}
+    ends: dict[int, list[str]] = {}
+    for name in dict.fromkeys(graph.outputs):
+        if name not in costs.nodes.constants:
+            ends.setdefault(max(made[name], last.get(name, -1)), []).append(name)
+    return ends

@@ -98,6 +98,16 @@ def test_experts_are_split_by_experts() -> None:
     assert axes(plan, "MatMul")[1:] == ["axis 0", "axis 0"]
 
 
+def test_many_results_are_no_more_combinations() -> None:
+    """Each of 40 results may stay partial or split until the end, independently of all others."""
+    b = Builder("results")
+    x = b.input("x", 64, 32)
+    model = b.model(*(b.add("MatMul", x, b.weight(32, 32)) for _ in range(40)))
+    costs = Costs(Nodes(import_model(model), 2), Network())
+    found = choose(costs, ways_of(costs.nodes), most_states=100)
+    assert found.proved and len({w.gives for w in found.ways}) == 1
+
+
 def test_wrong_ranks_and_networks_are_refused() -> None:
     model, _ = mlp()
     with pytest.raises(ArgumentError, match="ranks=0"):
