@@ -26,6 +26,13 @@ def version(name: str) -> str | None:
         number = _said(found / "PKG-INFO")
         if number is not None:
             return number
+    return _asked(name, tuple(sys.path), tuple(id(f) for f in sys.meta_path))
+
+
+@functools.lru_cache(maxsize=64)
+def _asked(name: str, places: tuple[str, ...], finders: tuple[int, ...]) -> str | None:
+    """What `importlib.metadata` says, asked once while Python looks in the same places in the same ways: an answer
+    takes a millisecond, and each key of the cache has four versions."""
     from importlib import metadata
 
     try:

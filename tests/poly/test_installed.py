@@ -57,3 +57,15 @@ def test_islpy_says_the_same_with_and_without_polyc() -> None:
     ask = "import islpy; from islpy import version as v; print(islpy.__version__, islpy.VERSION, islpy.version is v,"
     ask += " v.VERSION, v.VERSION_TEXT, v.VERSION_STATUS)"
     assert said(f"import polyc; {ask}") == said(ask)
+
+
+def test_importlib_is_asked_once_until_python_looks_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strange.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    asked = []
+    monkeypatch.setattr(metadata, "version", lambda name: asked.append(name) or "1.0")
+    assert [installed.version("some-thing") for _ in range(3)] == ["1.0"] * 3
+    assert asked == ["some-thing"]
+    monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
+    assert installed.version("some-thing") == "1.0"
+    assert asked == ["some-thing"] * 2
