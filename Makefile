@@ -3,34 +3,36 @@ PYTHON ?= python3.11
 VENV ?= .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
+INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+OPTIONAL := gpu-tests,torch-tests,digits,dask,mpi,signed,mlir
 
-.PHONY: demo test test-avx2 test-long bench clean
+.PHONY: demo style test test-avx2 test-long bench clean
 
-$(VENV)/installed: pyproject.toml
+# What polyc and the checks of its style need; then what only some tests need, compiled where it is imported.
+$(VENV)/developed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[gpu-tests]" || \
-	  echo "PoCL and NVRTC cannot be installed here: tests that need them are skipped, and listed at the end"
-	$(PY) -m pip install --quiet --disable-pip-version-check "torch==2.13.0" expecttest || \
-	  echo "PyTorch cannot be installed here: tests that need it are skipped, and listed at the end"
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[digits]" || \
-	  echo "scikit-learn cannot be installed here: tests that need it are skipped, and listed at the end"
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dask,mpi,signed]" || \
-	  echo "Dask and MPI cannot be installed here: tests that need them are skipped, and listed at the end"
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[mlir]" || \
-	  echo "MLIR's tools cannot be installed here: tests that need them are skipped, and listed at the end"
+	$(INSTALL) -e ".[dev,bench]"
+	touch $@
+
+$(VENV)/installed: $(VENV)/developed
+	$(INSTALL) --no-compile -e ".[$(OPTIONAL)]" || for extra in $$(echo $(OPTIONAL) | tr , " "); do \
+	  $(INSTALL) --no-compile -e ".[$$extra]" || \
+	    echo "$$extra cannot be installed here: tests that need it are skipped, and listed at the end"; done
 	touch $@
 
 # Fetches three trained networks from their PyPI package, compiles them and reads the text in a drawn picture.
 demo: $(VENV)/installed
 	$(PY) examples/demo.py
 
-# Everything CI runs: style, types, then all tests but the long suites.
-test: $(VENV)/installed
+# Everything CI runs: style and types, while what tests need is installed; then all tests but the long suites.
+test:
+	$(MAKE) --jobs=2 style $(VENV)/installed
+	$(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
+
+style: $(VENV)/developed
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
 
 # The same tests on a machine with AVX-512 as if it had AVX2 only: polyc's kernels, NumPy's functions and its BLAS.
 test-avx2: $(VENV)/installed
