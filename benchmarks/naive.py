@@ -1,5 +1,5 @@
-"""`python -m benchmarks.naive [NETWORK ...]`: implementations by cost beside one kernel for each node (`--select
-naive`).
+"""`python -m benchmarks.naive [NETWORK ...] [--json FILE]`: implementations by cost beside one kernel for each node
+(`--select naive`).
 
 Least milliseconds of runs in turns, on one thread. Fails where choosing by cost is more than 5 % slower, or nowhere
 faster."""
@@ -7,7 +7,10 @@ faster."""
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -30,16 +33,23 @@ def main() -> int:
     """Print the table; 1 where the statement does not hold."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("networks", nargs="*", default=NINE)
-    table, ratios = Table("network", "by cost, ms", "naive, ms", "times as fast"), []
-    for name in parser.parse_args().networks:
+    parser.add_argument("--json", type=Path, help="write the rows here")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    table = Table("network", "by cost, ms", "naive, ms", "times as fast")
+    for name in options.networks:
         path = light_model(name)
         by_cost = polyc.compile_model(path, threads=1)
         naive = polyc.compile_model(path, threads=1, fuse=False, disable=NAIVE)
         ours, theirs = times([by_cost, naive], random_inputs(path))
-        ratios.append(theirs / ours)
-        table.add_row(name, f"{ours:.2f}", f"{theirs:.2f}", f"{ratios[-1]:.2f}")
-        print(name, f"{ours:.2f} {theirs:.2f} {ratios[-1]:.2f}", file=sys.stderr, flush=True)
+        ratio = theirs / ours
+        rows.append({"network": name, "by cost": ours, "naive": theirs, "ratio": ratio})
+        table.add_row(name, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.2f}")
+        print(name, f"{ours:.2f} {theirs:.2f} {ratio:.2f}", file=sys.stderr, flush=True)
     Console().print(table)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    ratios = [float(r["ratio"]) for r in rows]
     return int(min(ratios) < 1 / SLOWER or max(ratios) <= 1.0)
 
 

@@ -1,13 +1,14 @@
-"""`python -m benchmarks.overhead [--threads N] [--rounds N]`: what running a model costs beside its kernels.
+"""`python -m benchmarks.overhead [--threads N] [--rounds N] [--json FILE]`: what a run costs beside its kernels.
 
 A call of a network of seven tiny nodes from Python, loading the compiled ResNet-50, both as CPU time of the calling
-thread (the minimum); and networks with branches on N threads in order and as tasks, in turn, as wall time (the
-minimum; on busy cores it says little).
+thread (the minimum); and networks with branches on one thread and on N in order and as tasks, in turn, as wall time
+(the minimum; on busy cores it says little). `--json` has the rows of these networks, in milliseconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -58,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--json", type=Path, help="write the rows of networks with branches here")
     options = parser.parse_args()
     if options.threads < 2:
         parser.error("--threads: branches run beside each other on 2 or more")
@@ -70,16 +72,31 @@ def main() -> None:
         compile_model(str(light_model("resnet50")), threads=1).save(Path(folder, "out"))
         seconds = least(lambda: load(Path(folder, "out")), 5, time.thread_time)
     print(f"load of the compiled ResNet-50 {seconds:8.3f} s")
+    rows = []
     for name in BRANCHING:
-        path = light_model(name)
-        inputs = random_inputs(path)
-        models = {m: compile_model(str(path), threads=options.threads, tasks=m == "tasks") for m in ("order", "tasks")}
-        times: dict[str, list[float]] = {m: [] for m in models}
-        for _ in range(options.rounds):
-            for how, model in models.items():
-                times[how].append(least(partial(model, inputs), 1, time.perf_counter))
-        order, tasks = (1e3 * min(times[m]) for m in ("order", "tasks"))
-        print(f"{name:13s} {options.threads} threads: in order {order:7.2f} ms, as tasks {tasks:7.2f} ms")
+        row = branching(name, options.threads, options.rounds)
+        one, order, tasks = (row[how] for how in ("one", "order", "tasks"))
+        rows.append(row)
+        print(
+            f"{name:13s} 1 thread: {one:7.2f} ms, {options.threads}: in order {order:7.2f} ms, as tasks {tasks:7.2f} ms"
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def branching(name: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Least milliseconds of a light network on one thread, and on `threads` in order and as tasks."""
+    path = light_model(name)
+    inputs = random_inputs(path)
+    ways: dict[str, dict[str, Any]] = {
+        "one": {"threads": 1}, "order": {"threads": threads}, "tasks": {"threads": threads, "tasks": True},
+    }  # fmt: skip
+    models = {how: compile_model(str(path), **given) for how, given in ways.items()}
+    times: dict[str, list[float]] = {how: [] for how in models}
+    for _ in range(rounds):
+        for how, model in models.items():
+            times[how].append(least(partial(model, inputs), 1, time.perf_counter))
+    return {"network": name, "threads": threads} | {how: 1e3 * min(t) for how, t in times.items()}
 
 
 if __name__ == "__main__":

@@ -37,11 +37,15 @@ def quota(operations: int) -> Iterator[None]:
     ctx.set_max_operations(limit)
     try:
         yield
-    except isl.Error as error:
-        # Once the budget is gone every isl call fails, some with messages of their own.
+    except (isl.Error, TypeError) as error:
+        # Once the budget is gone every isl call fails, some with messages of their own; `Val.to_python` gives `int` a
+        # text that there is not.
         given_up = QuotaExceeded(f"isl gave up within {limit} operations ({_reason(error)})")
-        # (A quota inside the body has left less than `limit`, and the counter at nought.)
-        given_up.spent = _used(limit) >= min(limit, ctx.get_max_operations() or limit)
+        # A quota inside the body has left less than `limit`, and the counter at nought. (`_used` changes the limit.)
+        allowed = min(limit, ctx.get_max_operations() or limit)
+        given_up.spent = _used(allowed) >= allowed
+        if isinstance(error, TypeError) and not given_up.spent:
+            raise
         raise given_up from None
     finally:
         spent = _used(limit) if left else 0
@@ -72,5 +76,5 @@ def _passes(limit: int) -> bool:
     return True
 
 
-def _reason(error: isl.Error) -> str:
+def _reason(error: Exception) -> str:
     return str(error).partition(" failed: ")[2].partition(" in /")[0] or str(error)

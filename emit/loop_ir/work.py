@@ -1,10 +1,11 @@
 """How much a function of the loop IR does at most: iterations of its loops, and local arrays on the stack.
 
-A loop runs at most as often as it does in the worst iteration of the loops around it; that number is counted, as a
-formula in the sizes (`polyc.poly.closed_forms.counting`) or as a number where one holds for all sizes, and the numbers
-of nested loops are multiplied. Where the bounds of loops do not depend on other loops and nothing is conditional this
-is what really runs; otherwise, and where data may end a loop or skip it, it is the worst case, and the formula says
-that it is a bound.
+A nest of loops is a set of integer points, whose number is a formula in the sizes (`polyc.poly.closed_forms.counting`).
+Where the bounds of a loop do not depend on others, the numbers of the loops are multiplied. Otherwise the points of the
+whole nest are counted (triangles, rests of tiles, what a condition on sizes leaves) when the sizes are numbers, and for
+all sizes when no bound has a factor: sums of floors have too many cases. What is not counted so gets the worst iteration
+of the loops around for all of them, and data are taken not to end a loop or to skip it. Such a formula says that it is
+a bound.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from __future__ import annotations
 import islpy as isl
 
 from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Let, Stmt, walk
-from polyc.poly.closed_forms.counting import count_or_bound
+from polyc.poly.closed_forms.counting import count_or_bound, count_set
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.operations import operations
 from polyc.poly.closed_forms.pieces import CountingError
 from polyc.poly.expr import Const, Expr, Var, substitute, variables
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
+
+OPERATIONS = 2_000_000
+"""isl operations for one nest of loops (a tenth of a second)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,6 +92,12 @@ class _Place:
     lets: dict[str, Expr]
     why: str
 
+    @property
+    def known(self) -> bool:
+        """Whether `where` has what really runs, in a form that is cheap to count: without data, and either for given
+        sizes or with bounds that are sums and differences of loops and sizes."""
+        return not self.why and (not self.where.dim(isl.dim_type.param) or _without_factors(self.where))
+
 
 class _Counter:
     """Counts loops, outermost first."""
@@ -123,7 +134,6 @@ class _Counter:
         lo, hi = substitute(s.lo, at.lets), substitute(s.hi, at.lets)
         depends = (variables(lo) | variables(hi)) & set(at.around)
         why = at.why or ("data may end a loop early" if s.until is not None else "")
-        why = why or (f"the worst iteration of {', '.join(sorted(depends))} counts for all" if depends else "")
         k, names = len(at.around), (*at.around, s.var)
         space = set_space("", names, self.names)
         grown = _in(at.where.insert_dims(isl.dim_type.set, k, 1), space)
@@ -135,6 +145,9 @@ class _Counter:
         grown = grown.intersect(low.le_set(low.add(done))).intersect(low.add(done).lt_set(high))
         if s.step > 1:
             grown = grown.intersect(done.mod_val(isl.Val(s.step)).eq_set(low.sub(low)))
+        if depends and (own := self.points(_Place(names, grown, at.times, at.lets, why))) is not None:
+            return own + self.stmt(s.body, _Place(names, grown, own, at.lets, why))
+        why = why or (f"the worst iteration of {', '.join(sorted(depends))} counts for all" if depends else "")
         values = isl.Map.from_pw_aff(done).intersect_domain(grown).range()
         most = values.dim_max_val(0)  # a number, if there is one for all sizes: the rest of a tile is at most a tile
         if most.is_int():
@@ -150,22 +163,50 @@ class _Counter:
         own = times.bounded(why) if why else times
         return own + self.stmt(s.body, _Place(names, grown, times, at.lets, why))
 
+    def points(self, at: _Place) -> Formula | None:
+        """How often a place is reached, if that is known and not too hard to count."""
+        if not at.known:
+            return None
+        try:
+            with quota(OPERATIONS):
+                return count_set(at.where.coalesce(), self.context)
+        except (CountingError, QuotaExceeded):
+            return None
+
     def condition(self, s: If, at: _Place) -> Formula:
         """Those of both sides."""
         space = set_space("", at.around, self.names)
         try:
             holds = to_set(substitute(s.cond, at.lets), space)
-            yes, no = at.where.intersect(holds), at.where.subtract(holds)
+            sides = [at.where.intersect(holds), at.where.subtract(holds)]
         except NotAffine:
-            yes = no = at.where
-        why = at.why or "as if all conditions held"
-        then = self.stmt(s.then, _Place(at.around, yes, at.times, at.lets, why))
-        if s.orelse is None:
-            return then
-        orelse = self.stmt(s.orelse, _Place(at.around, no, at.times, at.lets, why))
-        if self.names:
-            return then + orelse
-        return then if then() >= orelse() else orelse  # each time one of both runs
+            sides, sure = [at.where, at.where], False
+        else:
+            sure = True
+        bodies = [s.then] if s.orelse is None else [s.then, s.orelse]
+        counts = [self.points(_Place(at.around, where, at.times, at.lets, at.why)) if sure else None for where in sides]
+        found = []
+        for body, where, count in zip(bodies, sides, counts, strict=False):
+            times, why = (at.times, at.why or "as if all conditions held") if count is None else (count, at.why)
+            found.append(self.stmt(body, _Place(at.around, where, times, at.lets, why)))
+        if len(found) == 1:
+            return found[0]
+        if self.names or any(count is not None for count in counts):
+            return found[0] + found[1]
+        return max(found, key=lambda f: f())  # each time one of both runs
+
+
+def _without_factors(points: isl.Set) -> bool:
+    """Whether a set has constraints with coefficients 1 and -1 only: its points are counted by polynomials."""
+    for part in points.coalesce().compute_divs().get_basic_sets():
+        if part.dim(isl.dim_type.div):
+            return False
+        for c in part.get_constraints():
+            for kind in (isl.dim_type.set, isl.dim_type.param):
+                row = [abs(int(c.get_coefficient_val(kind, k).to_python())) for k in range(c.dim(kind))]
+                if any(x > 1 for x in row):
+                    return False
+    return True
 
 
 def _in(s: isl.Set, space: isl.Space) -> isl.Set:

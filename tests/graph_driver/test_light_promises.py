@@ -4,13 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks import naive, overlapping
-
-
-@pytest.mark.bench
-def test_choosing_by_cost_is_not_slower_than_one_kernel_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["naive"])
-    assert naive.main() == 0
+from benchmarks import overlapping
 
 
 @pytest.mark.bench

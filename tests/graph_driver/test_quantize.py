@@ -166,3 +166,31 @@ def test_command(network: Path, images: np.ndarray, tmp_path: Path, capsys: pyte
     assert record["bytes after"] < record["bytes before"] and record["samples"] == 6
     data.write_bytes(b"no archive")
     assert main(given) == 2 and "no .npz file" in capsys.readouterr().err
+
+
+def test_a_file_with_codes_is_four_times_smaller(tmp_path: Path) -> None:
+    """Beside the codes there are a step and a wider bias for each channel: layers as wide as those of real networks."""
+    rng = np.random.default_rng(5)
+    constants = {
+        "w1": rng.standard_normal((128, 64, 3, 3)) / 24, "b1": rng.standard_normal(128),
+        "w2": rng.standard_normal((512, 1024)) / 32, "b2": rng.standard_normal(512),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], strides=[2, 2], name="convolution"),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+        helper.make_node("Concat", ["g"] * 8, ["h"], axis=1),
+        helper.make_node("Flatten", ["h"], ["f"]),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], transB=1, name="product"),
+    ]
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["n", 64, 9, 9]), ("y", ["n", 512]))
+    ]
+    stored = [numpy_helper.from_array(v.astype(np.float32), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], stored)
+    wide, narrow = tmp_path / "wide.onnx", tmp_path / "narrow.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), wide)
+    made = quantize(wide, {"x": rng.standard_normal((3, 64, 9, 9)).astype(np.float32)}, threads=1)
+    onnx.save(made.model, narrow)
+    assert 3.9 < wide.stat().st_size / narrow.stat().st_size <= 4
+    assert made.samples == 3 and 0 < made.errors["y"] < 0.05

@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 from tiny_models import network
 
+from examples import polybench
 from polyc import dims, empty, exp, f32, grid, inout, op
+from polyc.emit import targets
 from polyc.emit.c import cc
 from polyc.emit.loop_ir.work import context_of, operations_of, work_of
+from polyc.emit.lowering.lower import lower
+from polyc.emit.standalone import Standalone
 from polyc.graph_driver.artifacts.c_export import export_c
 from polyc.graph_driver.artifacts.operator_files import code_of
 from polyc.graph_driver.options import CompileOptions
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
 
 pytestmark = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
 LOOP = re.compile(r"(for \(int64_t [^\n]*\)\s*\{)")
@@ -82,17 +88,57 @@ def test_operators(tmp_path: Path, operator: object, sizes: dict[str, int], plai
     version = code.plain if plain or code.vectors is None else code.vectors
     formula = work_of(version.fn, context_of(scop)).iterations
     assert formula is not None and str(formula) in code.header()
-    (tmp_path / "op.c").write_text("long polyc_seen = 0;\n" + counted(code.c()))
-    library = built(tmp_path, *(["-DPOLYC_PLAIN_C"] if plain else []))
-    arrays = [np.ones([_at(e, sizes) for e in scop.arrays[n].shape], "f") for n in (*scop.args, *scop.results)]
-    arguments = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
-    numbers = [ctypes.c_int64(sizes[p]) for p, _ in code.interface.sizes]
-    assert getattr(library, code.interface.name)(*arguments, *numbers) == 0
-    seen = ctypes.c_long.in_dll(library, "polyc_seen").value
-    most = formula(sizes)
+    seen, most = ran(scop, code, sizes, tmp_path, plain), formula(sizes)
     assert 0 < seen <= most
     if formula.exact:
         assert seen == most
+
+
+def ran(scop: Scop, code: Standalone, sizes: dict[str, int], folder: Path, plain: bool) -> int:
+    """The iterations of a run on arrays of ones."""
+    (folder / "op.c").write_text("long polyc_seen = 0;\n" + counted(code.c()))
+    library = built(folder, *(["-DPOLYC_PLAIN_C"] if plain else []))
+    shapes = [[_at(e, sizes) for e in scop.arrays[n].shape] for n in (*scop.args, *scop.results)]
+    arguments = [np.ones(shape).ctypes.data_as(ctypes.c_void_p) for shape in shapes]
+    numbers = [ctypes.c_int64(sizes[p]) for p, _ in code.interface.sizes]
+    assert getattr(library, code.interface.name)(*arguments, *numbers) == 0
+    return ctypes.c_long.in_dll(library, "polyc_seen").value
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["vectors", "plain"])
+@pytest.mark.parametrize("name", ["lu", "cholesky", "ludcmp", "trisolv", "durbin", "gramschmidt", "nussinov"])
+def test_what_is_no_box_is_counted_exactly(tmp_path: Path, name: str, plain: bool) -> None:
+    """Triangles, rests of tiles and their conditions, for given sizes."""
+    kernel = polybench.load(name)
+    sizes = {n: size // 2 - 3 for n, size in kernel.sizes["SMALL"].items()}
+    scop = specialise(kernel.operator.scop(), sizes)
+    code = code_of(scop)
+    version = code.plain if plain or code.vectors is None else code.vectors
+    formula = work_of(version.fn, context_of(scop)).iterations
+    assert formula is not None and formula.exact
+    assert formula() == ran(scop, code, sizes, tmp_path, plain)
+
+
+@op
+def triangles(A: f32[N, N], B: f32[N, M]) -> f32[N, M]:
+    C = empty((N, M), f32)
+    for i in range(N):
+        for j in range(M):
+            C[i, j] = B[i, j]
+            for k in range(i):
+                for n in range(k, i):
+                    C[i, j] = A[i, k] * C[i, j] - A[k, n]
+    return C
+
+
+def test_triangles_of_any_size_are_a_polynomial() -> None:
+    scop = triangles.scop()
+    fn = lower(scop, scop.tree, "triangles", targets.get("x86-64-v3"), vectorise=False)
+    formula = work_of(fn, context_of(scop)).iterations
+    assert formula is not None and formula.exact
+    for n, m in ((1, 4), (5, 2), (9, 7), (14, 3)):
+        inner = sum(1 + (i - k) for i in range(n) for k in range(i))
+        assert formula(N=n, M=m) == n + n * m + m * inner
 
 
 def _at(e: object, sizes: dict[str, int]) -> int:

@@ -280,6 +280,22 @@ def test_quota_stops_isl_and_recovers() -> None:
         assert conflicts(scops.lu()).ordered
 
 
+def test_a_number_without_a_text_is_a_spent_budget() -> None:
+    """isl answers the last question before its budget ends with nothing: no error of Python's comes out."""
+    points = isl.Set("[N] -> { [i, j] : 0 <= i < 5 and i <= j < 7 }")
+    whole = 0
+    for operations in range(1, 400):
+        try:
+            with quota(operations):
+                low, high = points.dim_min_val(1), points.dim_max_val(1)
+                whole += int(high.sub(low).to_python()) == 6
+        except QuotaExceeded as error:
+            assert error.spent
+    assert whole > 0
+    with pytest.raises(TypeError), quota(1000):
+        len(5)  # type: ignore[arg-type]
+
+
 def test_a_quota_inside_another_uses_up_both() -> None:
     def work(points: int) -> None:
         for k in range(points):

@@ -17,7 +17,8 @@ HEAD = """# Rows of the mission
 
 Made by `python -m tests.rows --page docs/rows.md` from `tests/rows/rows.toml`. `python -m tests.rows` runs the tests
 behind every row and prints what it saw (`--long` with the long ones, `--list` without running). A row is *shown* when
-its tests show the whole statement; *in part* says what is missing; *not shown* has no test.
+its tests show the whole statement; *in part* says what is missing; *not shown* has no test. What is *measured*
+runs with `--long` alone, one at a time; the figures are those of the last such run.
 
 """
 
@@ -35,6 +36,9 @@ def page(every: Iterable[Row]) -> str:
             parts.append("| --- | --- | --- | --- | --- |\n")
         files = dict.fromkeys(n.partition("::")[0] for n in r.tests)
         shown = ", ".join(f"`tests/{f}`" for f in files)
+        if r.measured:
+            timed = ", ".join(f"`tests/{f}`" for f in dict.fromkeys(n.partition("::")[0] for n in r.measured))
+            shown += f"{'; ' if shown else ''}measured by {timed}: {_cell(r.figures)}"
         parts.append(f"| {r.name} | {_cell(r.item)} | {r.state} | {shown} | {_cell(r.missing)} |\n")
     return "".join(parts)
 

@@ -32,13 +32,20 @@ def test_all_rows_are_there() -> None:
 
 def test_tests_exist() -> None:
     for row in rows().values():
-        for name in row.tests:
+        for name in row.evidence:
             file, _, function = name.partition("::")
             assert function in functions(file), f"{row.name}: {name}"
 
 
 def test_the_page_is_made_from_the_table() -> None:
     assert (TESTS.parent / "docs" / "rows.md").read_text(encoding="utf-8") == page(rows().values())
+
+
+def test_what_is_timed_is_measured() -> None:
+    """Tests of a row run in `make test`, beside others; what has the mark `bench` does not."""
+    for row in rows().values():
+        assert not [n for n in row.tests if n.startswith("measured/")], row.name
+        assert all(n.startswith("measured/") for n in row.measured), row.name
 
 
 @pytest.mark.parametrize(("outcome", "missing", "state"), [
@@ -58,12 +65,32 @@ def test_half_skipped_is_in_part() -> None:
     assert seen(row, {"a::b": Outcome(passed=1), "a::c": Outcome(skipped=1)})[0] == PART
 
 
+@pytest.mark.parametrize(("measured", "state"), [
+    (None, PART),
+    (Outcome(skipped=1), PART),
+    (Outcome(failed=1), PART),
+    (Outcome(passed=1), WHOLE),
+])  # fmt: skip
+def test_what_is_measured_has_to_be_borne_out(measured: Outcome | None, state: str) -> None:
+    row = Row("A1", "x", "y", ("a::b",), "", ("measured/c::d",), "twice as fast")
+    outcomes = {"a::b": Outcome(passed=1)} | ({} if measured is None else {"measured/c::d": measured})
+    assert seen(row, outcomes)[0] == state
+    assert row.state == WHOLE
+
+
+def test_figures_belong_to_measurements(tmp_path: Path) -> None:
+    (tmp_path / "rows.toml").write_text('[A1]\nitem = "x"\nstatement = "y"\nmeasured = ["measured/a::b"]\n')
+    with pytest.raises(ValueError, match="belong together"):
+        rows(tmp_path / "rows.toml")
+
+
 def test_reports_are_read(tmp_path: Path) -> None:
     (tmp_path / "r.xml").write_text(
-        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[x::y]" time="1.5"/>'
+        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[x::y]" time="1.5">'
+        '<properties><property name="figure" value="2.1 times"/></properties></testcase>'
         '<testcase classname="tests.a.test_b" name="test_c[z]" time="0.5"><failure/></testcase>'
         '<testcase classname="tests.a.test_b" name="test_d"><skipped/></testcase></testsuite></testsuites>'
     )
     found = read(tmp_path / "r.xml", ["a/test_b.py::test_c", "a/test_b.py::test_e"])
-    assert found == {"a/test_b.py::test_c": Outcome(1, 1, 0, 2.0), "a/test_b.py::test_e": Outcome()}
+    assert found == {"a/test_b.py::test_c": Outcome(1, 1, 0, 2.0, ["2.1 times"]), "a/test_b.py::test_e": Outcome()}
     assert str(found["a/test_b.py::test_c"]) == "1 passed, 1 failed"
