@@ -3,9 +3,9 @@
 A nest of loops is a set of integer points, whose number is a formula in the sizes (`polyc.poly.closed_forms.counting`).
 Where the bounds of a loop do not depend on others, the numbers of the loops are multiplied. Otherwise the points of the
 whole nest are counted (triangles, rests of tiles, what a condition on sizes leaves) when the sizes are numbers, and for
-all sizes when no bound has a factor: sums of floors have too many cases. What is not counted so gets the worst iteration
-of the loops around for all of them, and data are taken not to end a loop or to skip it. Such a formula says that it is
-a bound.
+all sizes when no bound has a factor: sums of floors have too many cases. What is not counted so gets the worst
+iteration of the loops around for all of them, and data are taken not to end a loop or to skip it. Such a formula says
+that it is a bound.
 """
 
 from __future__ import annotations
