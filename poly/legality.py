@@ -219,11 +219,11 @@ class _Walk:
             if self.forms.equal(a, b, self.known.equated_relaxed[s, t]):
                 loose[s, t] = pairs
                 continue
-            apart = a.lt_map(b).union(a.gt_map(b))
             lanes = s != t or self.scop.statements[s].array in promoted  # (of one statement they are added up)
-            at_once = rule == "parallel" or (rule == "vector" and lanes)
-            if at_once and rule is not None and self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
-                return {}, {}
+            if rule == "parallel" or (rule == "vector" and lanes):
+                apart = a.lt_map(b).union(a.gt_map(b))
+                if self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
+                    return {}, {}
             equal = known.left(pairs, a, b)
             if equal is not None:
                 loose[s, t] = equal

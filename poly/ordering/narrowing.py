@@ -81,7 +81,7 @@ class Facts:
     def _narrowed(self, pairs: isl.Map, a: Value, b: Value) -> isl.Map:
         """The pairs with equal quotients."""
         key = ("quotients", id(pairs), a.text, b.text, a.block)
-        narrow: isl.Map = self._known(key, (pairs,), lambda: pairs.intersect(_quotient(a).eq_map(_quotient(b))))
+        narrow: isl.Map = self.once(key, (pairs,), lambda: pairs.intersect(_quotient(a).eq_map(_quotient(b))))
         return narrow
 
     def forward(self, tied: Tied, a: isl.PwAff, b: isl.PwAff) -> bool:
@@ -90,7 +90,7 @@ class Facts:
         if found is None:
             return False
         x, y = found.source, found.sink
-        return bool(self._known(("forward", id(tied.pairs), x.text, y.text), (tied.pairs,),
+        return bool(self.once(("forward", id(tied.pairs), x.text, y.text), (tied.pairs,),
                                 lambda: tied.pairs.intersect(x.function.gt_map(y.function)).is_empty()))  # fmt: skip
 
     def left(self, tied: Tied, a: isl.PwAff, b: isl.PwAff) -> Tied | None:
@@ -102,13 +102,13 @@ class Facts:
         x, y = found.source, found.sink
         if found.kind == "quotient":
             return Tied(tied.pairs, (*tied.quotients, (x, y)))
-        same = self._known(("equal", id(tied.pairs), x.text, y.text), (tied.pairs,),
+        same = self.once(("equal", id(tied.pairs), x.text, y.text), (tied.pairs,),
                            lambda: _some(tied.pairs.intersect(x.function.eq_map(y.function))))  # fmt: skip
         return None if same is None else Tied(same, tuple(q for q in tied.quotients if q is not found.entry))
 
     def between(self, tied: Tied, a: isl.Set, b: isl.Set) -> Tied | None:
         """The pairs from `a` to `b`, None when there are none."""
-        inside = self._known(("between", id(tied.pairs), id(a), id(b)), (tied.pairs, a, b),
+        inside = self.once(("between", id(tied.pairs), id(a), id(b)), (tied.pairs, a, b),
                              lambda: _some(tied.pairs.intersect_domain(a).intersect_range(b)))  # fmt: skip
         return None if inside is None else Tied(inside, tied.quotients)
 
@@ -132,7 +132,7 @@ class Facts:
                     return _Bases(kind, source, sink, entry)
         return None
 
-    def _known(self, key: tuple[Any, ...], alive: tuple[Any, ...], work: Callable[[], Any]) -> Any:
+    def once(self, key: tuple[Any, ...], alive: tuple[Any, ...], work: Callable[[], Any]) -> Any:
         """The answer to `key`; `alive` are the objects whose ids are in it."""
         entry = self._answers.get(key)
         if entry is None:

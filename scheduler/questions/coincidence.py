@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import islpy as isl
 
 from polyc.poly.dependences import conflicts
+from polyc.poly.ordering.narrowing import Facts, facts
 from polyc.poly.ordering.one_dim import OneDims, forms
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
@@ -25,16 +27,28 @@ class Pair:
     equated: frozenset[tuple[int, int]]
     forms: OneDims
     """What sees, with the `equated` dimensions, that a loop gives both ends one value."""
+    facts: Facts
+    """Answers of isl: strategies ask the same about the same loops in many trees."""
 
     def tied(self, member: Member) -> bool:
         """Whether all pairs are within one iteration of the loop."""
-        return self._seen(member) or bool(self.map.is_subset(same_time(member, self.source, self.sink)))
+        return self._seen(member) or bool(self._once("tied", member, self.map.is_subset))
 
     def within(self, member: Member) -> Pair:
         """Those within one iteration of the loop."""
         if self._seen(member):
             return self
-        return replace(self, map=self.map.intersect(same_time(member, self.source, self.sink)))
+        return replace(self, map=self._once("within", member, self.map.intersect))
+
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return bool(self.facts.once(("empty", id(self.map)), (self.map,), self.map.is_empty))
+
+    def _once(self, what: str, member: Member, ask: Callable[[isl.Map], Any]) -> Any:
+        """What `ask` says about the pairs within one iteration of the loop."""
+        ends = member.schedule[self.source], member.schedule[self.sink]
+        key = (what, id(self.map), *map(id, ends))
+        return self.facts.once(key, (self.map, *ends), lambda: ask(same_time(member, self.source, self.sink)))
 
     def _seen(self, member: Member) -> bool:
         return self.forms.equal(member.schedule[self.source], member.schedule[self.sink], self.equated)
@@ -50,16 +64,18 @@ class Carried:
 
 def all_pairs(scop: Scop) -> list[Pair]:
     """All conflicts of a Scop."""
-    found, known = conflicts(scop), forms(scop)
+    found, known, answers = conflicts(scop), forms(scop), facts(scop)
     # (Lanes add up the updates of one statement.)
-    relaxed = [Pair(a, b, m, a == b, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
+    relaxed = [
+        Pair(a, b, m, a == b, found.equated_relaxed[a, b], known, answers) for (a, b), m in found.relaxed.items()
+    ]
     return ordered_pairs(scop) + relaxed
 
 
 def ordered_pairs(scop: Scop) -> list[Pair]:
     """The conflicts whose order counts: all but those between updates of one reduction, also by several statements."""
-    found, known = conflicts(scop), forms(scop)
-    return [Pair(a, b, m, False, found.equated[a, b], known) for (a, b), m in found.ordered.items()]
+    found, known, answers = conflicts(scop), forms(scop), facts(scop)
+    return [Pair(a, b, m, False, found.equated[a, b], known, answers) for (a, b), m in found.ordered.items()]
 
 
 def same_time(member: Member, source: str, sink: str) -> isl.Map:
@@ -71,7 +87,7 @@ def narrowed(pairs: Iterable[Pair], members: Iterable[Member]) -> list[Pair]:
     """The pairs within one iteration of all the loops."""
     alive = list(pairs)
     for m in members:
-        alive = [p for p in (q.within(m) for q in alive) if not p.map.is_empty()]
+        alive = [p for p in (q.within(m) for q in alive) if not p.is_empty()]
     return alive
 
 
@@ -116,7 +132,7 @@ def _member(m: Member, alive: list[Pair], found: dict[str, Carried]) -> list[Pai
             parallel = False
             vector = vector and p.reduction
         inside = p.within(m)
-        if not inside.map.is_empty():
+        if not inside.is_empty():
             left.append(inside)
     found[m.name] = Carried(parallel, vector)
     return left

@@ -34,7 +34,7 @@ def _visit(node: Node, alive: list[Pair], found: list[tuple[str, ...]]) -> None:
                 replace(p, map=p.map.intersect_domain(f.domain[p.source]).intersect_range(f.domain[p.sink]))
                 for p in alive if p.source in f.domain and p.sink in f.domain
             ]  # fmt: skip
-            _visit(f.child, [p for p in inside if not p.map.is_empty()], found)
+            _visit(f.child, [p for p in inside if not p.is_empty()], found)
     else:
         for child in node.children():
             _visit(child, alive, found)
@@ -69,4 +69,4 @@ def _never_back(m: Member, alive: list[Pair]) -> bool:
 
 
 def _inside(m: Member, alive: list[Pair]) -> list[Pair]:
-    return [p for p in (q.within(m) for q in alive) if not p.map.is_empty()]
+    return [p for p in (q.within(m) for q in alive) if not p.is_empty()]
