@@ -1,6 +1,7 @@
 """Plans on real ranks of this machine beside their simulation, and messages behind the backward pass.
 
-mpiexec -n 2 python -m benchmarks.ranks             simulated and measured times, and how much of a slow link hides
+mpiexec -n 2 python -m benchmarks.ranks             simulated and measured times
+mpiexec -n 2 python -m benchmarks.ranks --overlap   how much of a slow link hides behind the backward pass
 python -m benchmarks.ranks --curves                 simulated times for 2 to 4,096 ranks
 python -m benchmarks.ranks --known                  the splits of ResNet-50, BERT and a mixture of experts
 """
@@ -12,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
@@ -19,11 +21,15 @@ import numpy as np
 
 import polyc
 from polyc.graph_driver.communication.ranks import Link, world
+from polyc.graph_driver.parallel.calibration import Calibration
+from polyc.graph_driver.parallel.layouts import Partial, Split
+from polyc.graph_driver.parallel.machines import Machines
 from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
-from polyc.graph_driver.parallel.simulate import Machines, calibrated, overlap, simulate
+from polyc.graph_driver.parallel.rehearsal import Rehearsal, together
+from polyc.graph_driver.parallel.simulate import overlap, simulate, simulated_call
 from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
-from tests.parallel.rank_models import Builder, block, experts, mlp
+from tests.parallel.rank_models import Builder, Made, block, experts, images, mlp
 
 REPEATS = 15
 CLUSTER = Machines(Network(bandwidth=25e9, latency=3e-6), 8, Network(bandwidth=100e9, latency=1e-6))
@@ -39,23 +45,68 @@ def seconds(call: Any) -> float:
     return best
 
 
-def against_simulation() -> dict[str, Any]:
-    """A tensor-parallel MLP: the time of a call, and the simulation with the kernels' time of one process."""
-    ranks = world()
-    model, feeds = mlp(rows=256, width=1024, hidden=2048)
-    network = calibrated()
-    plan = parallelise(model, ranks.size, "100 GB/s, 1 us", threads=1)
-    plan(feeds)
-    real = seconds(lambda: plan(feeds))
-    whole = polyc.compile_model(model, threads=1)
-    alone = seconds(lambda: whole(feeds))
-    work = alone * sum(w.share for w in plan.choice.ways) / len(plan.choice.ways)
-    found = simulate(plan, Machines(network), work=work)
-    return {
-        "real_ms": real * 1e3, "simulated_ms": found.seconds * 1e3, "ratio": found.seconds / real,
-        "latency_us": network.latency * 1e6, "bandwidth_GBs": network.bandwidth / 1e9,
-        "sums_GBs": network.sums / 1e9,
-    }  # fmt: skip
+def channels(node: Any, ways: list[Any]) -> list[Any]:
+    """A rule: nodes run on parts along axis 1 where they can, or on sums over it."""
+    parts = [w for w in ways if isinstance(w.gives[0], Split) and w.gives[0].axis == 1]
+    return parts or [w for w in ways if isinstance(w.gives[0], Partial)] or ways
+
+
+def deep(rows: int = 256, first: int = 64, width: int = 512) -> tuple[ParallelTraining, dict[str, Any]]:
+    """A training of eight layers by parts of the batch, with a group of gradients for each layer."""
+    b = Builder("deep")
+    x = b.add("Relu", b.add("Gemm", b.input("x", rows, first), b.weight(first, width), b.weight(width)))
+    for _ in range(6):
+        x = b.add("Relu", b.add("Gemm", x, b.weight(width, width), b.weight(width)))
+    model = b.model(b.add("Gemm", x, b.weight(width, 10), b.weight(10)))
+    feeds = {**b.feeds(), "target": np.arange(rows) % 10}
+    training = polyc.training(model, "SoftmaxCrossEntropyLoss", threads=1)
+    many = ParallelTraining.of(training, world().size, only=by_batch(rows), group_bytes=width * width * 4)
+    return many, feeds
+
+
+def calls() -> Iterator[tuple[str, Parallel, Callable[[], Any]]]:
+    """Plans over the ranks that there are, and a call of each."""
+
+    def planned(name: str, made: Made, only: Any = None) -> tuple[str, Parallel, Callable[[], Any]]:
+        plan = parallelise(made[0], world().size, "100 GB/s, 1 us", only=only, threads=1)
+        return name, plan, lambda: plan(made[1])
+
+    for rows, width, hidden in ((64, 512, 1024), (256, 1024, 2048), (512, 1024, 4096)):
+        yield planned(f"MLP, {rows} rows, {width} to {hidden}", mlp(rows, width, hidden))
+    yield planned("attention by heads, 128 of 512", block(length=128, width=512, heads=8))
+    yield planned("convolutions by channels, 64 of 32 x 32", images(batch=4, size=32, channels=64), channels)
+    many, feeds = deep()
+    many.gradients(feeds)
+    yield "gradients by batch, 256 of 512", many.plan, lambda: many.gradients(feeds)
+
+
+def against_simulation(plan: Parallel, call: Callable[[], Any]) -> dict[str, Any]:
+    """Times of a call, and simulations of it from rehearsals and from messages that are measured in turn with it: the
+    quickest with the quickest, the median with the median."""
+    ranks, rehearsal, calibration = world(), Rehearsal(call), Calibration()
+    ended, lines = [], []
+    for _ in range(REPEATS):
+        call()  # both find in the caches what a call leaves there
+        begin = together(ranks)
+        call()
+        ended.append(time.perf_counter() - begin)
+        lines.append(rehearsal())
+        calibration.measure()
+    real = list(ranks.gathered(np.array(ended), "times").max(axis=0))
+    seconds = ranks.gathered(np.array([line.seconds for line in lines]), "rehearsals")
+    found: dict[str, Any] = {"messages": len(rehearsal.messages), "sent": plan.sent(ranks.rank)}
+    for name, summary in (("quickest", min), ("median", median)):
+        machines = calibration.machines(summary)
+        times = [
+            simulated_call(plan, machines, [lines[0].with_seconds(r) for r in row])
+            for row in np.moveaxis(seconds, 1, 0)
+        ]
+        work = summary([float(row.sum(axis=1).max()) for row in np.moveaxis(seconds, 1, 0)])
+        simulated, took = summary(times), summary(real)
+        found[name] = {
+            "real_ms": took * 1e3, "simulated_ms": simulated * 1e3, "work_ms": work * 1e3, "ratio": simulated / took,
+        }  # fmt: skip
+    return found
 
 
 def preferred() -> None:
@@ -71,15 +122,7 @@ def preferred() -> None:
 def hidden(share: float) -> dict[str, Any]:
     """How much of the gradients' messages is behind the backward pass, on a link on which they take `share` of it."""
     ranks = world()
-    rows, first, width = 256, 64, 512
-    b = Builder("deep")
-    x = b.add("Relu", b.add("Gemm", b.input("x", rows, first), b.weight(first, width), b.weight(width)))
-    for _ in range(6):
-        x = b.add("Relu", b.add("Gemm", x, b.weight(width, width), b.weight(width)))
-    model = b.model(b.add("Gemm", x, b.weight(width, 10), b.weight(10)))
-    feeds = {**b.feeds(), "target": np.arange(rows) % 10}
-    training = polyc.training(model, "SoftmaxCrossEntropyLoss", threads=1)
-    many = ParallelTraining.of(training, ranks.size, only=by_batch(rows), group_bytes=width * width * 4)
+    many, feeds = deep()
     many.gradients(feeds)
     preferred()
     plain = seconds(lambda: many.gradients(feeds))
@@ -176,8 +219,12 @@ def main() -> None:
     elif "--known" in sys.argv:
         known()
     else:
-        found = {"simulation": against_simulation(), "overlap": [hidden(s) for s in (0.25, 0.5)]}
-        if world().rank == 0:
+        found = [hidden(s) for s in (0.25, 0.5)] if "--overlap" in sys.argv else None
+        for name, plan, call in () if found else calls():
+            one = against_simulation(plan, call)
+            if world().rank == 0:
+                print(json.dumps({name: one}), flush=True)
+        if found and world().rank == 0:
             print(json.dumps(found, indent=1))
     sys.stdout.flush()
 

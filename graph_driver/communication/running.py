@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ def run(kind: str, name: str, attrs: Mapping[str, Any], values: Sequence[np.ndar
             raise RankError(f"{what}: nothing was begun")
         begin = time.perf_counter()
         pending.wait()
-        ranks.waited += time.perf_counter() - begin
+        end = time.perf_counter()
+        ranks.waited += end - begin
+        if ranks.tracing:
+            ranks.waits.append((pending.what, begin, end))
         np.copyto(results[0], values[0])
         return
     real = attrs["kind"] if kind == "Start" else kind
@@ -40,11 +44,16 @@ def run(kind: str, name: str, attrs: Mapping[str, Any], values: Sequence[np.ndar
     work = _WORK[real]
     x = values[0] if real != "Recv" else np.zeros(1, np.int32)
     y = results[0]
-    task = ranks.begin(lambda: work(ranks, attrs, _solid(x), y, what), what)
+
+    def message() -> int:
+        return work(ranks, attrs, _solid(x), y, what)
+
+    stand_in = ranks.stand_in
+    doing = message if stand_in is None else partial(stand_in, kind, y, message)
     if kind == "Start":
-        _begun[_address(y)] = task
+        _begun[_address(y)] = ranks.begin(doing, what, begun=True)
     else:
-        task.wait()
+        ranks.do(doing, what)
 
 
 def _address(array: np.ndarray) -> int:
@@ -68,7 +77,7 @@ def _all_reduce(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.nda
     group, flat, out = attrs["ranks"], x.reshape(-1), y.reshape(-1)
     parts: list[Box] = [[p] for p in pieces(flat.size, len(group))]
     me = list(group).index(ranks.rank)
-    if common := ranks.shared(group, x.nbytes, what):
+    if common := ranks.shared("AllReduce", group, x.nbytes, what):
         combine = _COMBINE[attrs.get("reduce") or "sum"]
         return shared_memory.all_reduce(common[1], common[0], combine, flat, out, [p[0] for p in parts], what)
     own = ranks.scratch(
@@ -135,7 +144,7 @@ def _all_to_all(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.nda
 def _broadcast(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.ndarray, what: str) -> int:
     if ranks.rank == attrs["root"]:
         np.copyto(y, x)
-    if common := ranks.shared(attrs["ranks"], y.nbytes, what):
+    if common := ranks.shared("Broadcast", attrs["ranks"], y.nbytes, what):
         return shared_memory.broadcast(common[1], common[0], y, list(attrs["ranks"]).index(attrs["root"]), what)
     return ranks.broadcast(attrs["ranks"], y, attrs["root"], what)
 

@@ -18,6 +18,14 @@ LEAST = 1 << 12
 times as quick, Broadcast alike below 64 KiB and up to 2.2 times as quick above; AllGather, one copy in MPI, is not.)
 """
 LINE = 4096  # bytes: slots begin at pages
+SHARED, MESSAGES = "shared memory", "messages"
+"""What carries a message between ranks of one machine."""
+KINDS = ("AllReduce", "Broadcast")
+
+
+def carrier(kind: str, nbytes: int) -> str:
+    """What carries a message with an operand of so many bytes, where ranks have memory in common."""
+    return SHARED if kind in KINDS and nbytes >= LEAST else MESSAGES
 
 
 class Waiting(Protocol):

@@ -15,12 +15,13 @@ from polyc.poly.records import dataclass
 class Move:
     """`kind`: a communication operator, `Slice` (every rank keeps a part: no message), or nothing. `sent[r]`: bytes
     that rank r gives to others; `messages`: how many of them one rank sends at most. `volume`: the bytes that all
-    ranks send together as a formula."""
+    ranks send together as a formula. `operand`: bytes of the largest operand of a rank."""
 
     kind: str
     sent: tuple[int, ...]
     messages: int
     volume: Volume
+    operand: int = 0
 
     @property
     def total(self) -> int:
@@ -46,16 +47,16 @@ def move(have: Layout, want: Layout, shape: Sequence[int], nbytes: int, ranks: i
         if isinstance(want, Whole):
             own = [b - a for a, b in pieces(total, ranks)]
             sent = tuple(nbytes * (total - n + (ranks - 1) * n) for n in own)
-            return Move("AllReduce", sent, 2 * (ranks - 1), Volume(2, True, (), axes, nbytes))
+            return Move("AllReduce", sent, 2 * (ranks - 1), Volume(2, True, (), axes, nbytes), nbytes * total)
         if not isinstance(want, Split) or not want.covers(shape[want.axis]):
             return None
         parts = [elements(box(want, shape, r)) for r in range(ranks)]
-        return Move("ReduceScatter", tuple(nbytes * (total - n) for n in parts), ranks - 1, others)
+        return Move("ReduceScatter", tuple(nbytes * (total - n) for n in parts), ranks - 1, others, nbytes * total)
     if not have.covers(shape[have.axis]) or isinstance(want, Partial):
         return None
     if isinstance(want, Whole):
         parts = [elements(box(have, shape, r)) for r in range(ranks)]
-        return Move("AllGather", tuple(nbytes * n * (ranks - 1) for n in parts), ranks - 1, others)
+        return Move("AllGather", tuple(nbytes * n * (ranks - 1) for n in parts), ranks - 1, others, nbytes * max(parts))
     return _exchange(have, want, shape, nbytes, ranks)
 
 
@@ -63,17 +64,18 @@ def _exchange(have: Split, want: Split, shape: Sequence[int], nbytes: int, ranks
     """What is missing on each rank comes from the rank that has it."""
     boxes = [box(have, shape, r) for r in range(ranks)]
     needs = [box(want, shape, r) for r in range(ranks)]
+    operand = nbytes * max(map(elements, boxes))
     if have.axis == want.axis:
         plan = transfers(boxes, needs)
         sent = tuple(nbytes * sum(elements(b) for peer in row for b in peer) for row in plan)
         messages = max(sum(bool(peer) for peer in row) for row in plan)
         across, rows = of_halos(have.bounds, want.bounds, shape[have.axis])
         rest = tuple(k for k in range(len(shape)) if k != have.axis)
-        return Move("Exchange", sent, messages, Volume(1, across, rows, rest, nbytes))
+        return Move("Exchange", sent, messages, Volume(1, across, rows, rest, nbytes), operand)
     sent = tuple(
         nbytes * sum(common(boxes[r], needs[k]) for k in range(ranks) if k != r) for r in range(ranks)
     )  # fmt: skip
-    return Move("Exchange", sent, ranks - 1, _turned(have, want, shape, nbytes, ranks))
+    return Move("Exchange", sent, ranks - 1, _turned(have, want, shape, nbytes, ranks), operand)
 
 
 def _turned(have: Split, want: Split, shape: Sequence[int], nbytes: int, ranks: int) -> Volume:

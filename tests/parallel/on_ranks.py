@@ -271,6 +271,53 @@ def overlap(group_bytes: str) -> None:
         before_wait=kinds.index("Wait") > starts[-1])  # fmt: skip
 
 
+def rehearsed(plan: Any, call: Callable[[], dict[str, Any]], calibration: Any) -> dict[str, Any]:
+    """Messages of a call and of its simulation as (kind, carrier, bytes, begun), whether a rehearsal gives the
+    same bits, and which of its steps are messages and waits."""
+    from polyc.graph_driver.parallel.rehearsal import Rehearsal
+    from polyc.graph_driver.parallel.simulate import messages_of, simulated_call
+
+    ranks, machines = world(), calibration.machines()
+    rehearsal = Rehearsal(call)
+    real = [("" if m.begun else m.what.partition(" ")[0], m.carrier, m.sent, m.begun) for m in rehearsal.messages]
+    planned = [(m.move, m.begun) for m in messages_of(plan)]
+    simulated = [
+        ("" if begun else m.kind, machines.carrier(m.kind, m.operand, ranks.size), m.sent[ranks.rank], begun)
+        for m, begun in planned
+    ]
+    before = digest_of(list(call().values()))
+    line = rehearsal()
+    seconds = simulated_call(plan, machines, [line] * ranks.size)
+    return {
+        "real": real, "simulated": simulated, "steps": [(s.message, s.waits, s.begun) for s in line.steps],
+        "same": plan.groups != [] or digest_of(list(rehearsal.results.values())) == before,
+        "least": seconds >= sum(line.seconds) > 0, "sent": plan.sent(ranks.rank),
+    }  # fmt: skip
+
+
+@case
+def simulated(*names: str) -> None:
+    """Models (`NAME` or `NAME:AXIS`) and a training: what carries which messages, real and simulated."""
+    from polyc.graph_driver.parallel.calibration import Calibration
+    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+
+    ranks, found = world(), {}
+    calibration = Calibration()
+    calibration.measure()
+    for what in names:
+        name, _, axis = what.partition(":")
+        model, feeds = MODELS[name]()
+        rule = along(int(axis)) if axis else None
+        plan = polyc.parallelise(model, ranks.size, "100 GB/s, 10 ns", only=rule, threads=1)
+        found[what] = rehearsed(plan, lambda plan=plan, feeds=feeds: plan(feeds), calibration)
+    model, feeds = network(16)
+    many = ParallelTraining.of(trained(model), ranks.size, only=by_batch(16), group_bytes=16_000)
+    many.gradients(feeds)
+    found["training"] = rehearsed(many.plan, lambda: many.gradients(feeds)[1], calibration)
+    curves = calibration.machines().inside.curves
+    say(found=found, curves={f"{kind}, {carried}": c.points for (kind, carried), c in curves.items()})
+
+
 @case
 def pipeline(name: str, micro_batches: str) -> None:
     """A model as a pipeline against one process."""
