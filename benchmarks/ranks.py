@@ -32,6 +32,7 @@ from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
 from tests.parallel.rank_models import Builder, Made, block, experts, images, mlp
 
 REPEATS = 15
+PAIRS = 3  # of a call and a rehearsal, in each of the repeats
 CLUSTER = Machines(Network(bandwidth=25e9, latency=3e-6), 8, Network(bandwidth=100e9, latency=1e-6))
 
 
@@ -87,10 +88,11 @@ def against_simulation(plan: Parallel, call: Callable[[], Any]) -> dict[str, Any
     ended, lines = [], []
     for _ in range(REPEATS):
         call()  # both find in the caches what a call leaves there
-        begin = together(ranks)
-        call()
-        ended.append(time.perf_counter() - begin)
-        lines.append(rehearsal())
+        for _ in range(PAIRS):
+            begin = together(ranks)
+            call()
+            ended.append(time.perf_counter() - begin)
+            lines.append(rehearsal())
         calibration.measure()
     real = list(ranks.gathered(np.array(ended), "times").max(axis=0))
     seconds = ranks.gathered(np.array([line.seconds for line in lines]), "rehearsals")

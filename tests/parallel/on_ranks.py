@@ -127,7 +127,7 @@ def digest_of(values: list[np.ndarray]) -> str:
 
 @case
 def large(repeats: str) -> None:
-    """AllReduce, AllGather and Broadcast of arrays of several sizes and types in turn: results, bytes sent, why there
+    """All collective operators, with arrays of several sizes and types in turn: results, bytes sent, why there
     was no shared memory, and the quickest of some times of the largest."""
     from polyc.graph_driver.communication.running import run
 
@@ -143,11 +143,26 @@ def large(repeats: str) -> None:
         root = turn % ranks.size
         pieces = [x[:, :n] for x, n in zip(xs, counts)]
         own = {"ranks": group, "rank": ranks.rank}
+        columns = [10 + r for r in group[:-1]]
+        columns.append(65 - sum(columns))
+        even = [x[: rows // ranks.size * ranks.size] for x in xs]
         for kind, attrs, x, wanted in (
             ("AllReduce", {"reduce": "sum"}, xs[ranks.rank], total.astype(dtype)),
             ("AllReduce", {"reduce": "min"}, xs[ranks.rank], smallest),
             ("AllGather", {"axis": 1, "counts": counts}, pieces[ranks.rank], np.concatenate(pieces, 1)),
             ("Broadcast", {"root": root}, xs[ranks.rank], xs[root]),
+            (
+                "ReduceScatter",
+                {"reduce": "sum", "axis": 1, "counts": columns},
+                xs[ranks.rank],
+                np.split(total, np.cumsum(columns)[:-1], 1)[ranks.rank].astype(dtype),
+            ),
+            (
+                "AllToAll",
+                {"split_axis": 0, "concat_axis": 1},
+                even[ranks.rank],
+                np.concatenate([np.split(x, ranks.size)[ranks.rank] for x in even], 1),
+            ),
         ):
             y, before = np.empty_like(wanted), ranks.sent
             run(kind, f"{kind} {turn}", own | attrs, [x], [y])
