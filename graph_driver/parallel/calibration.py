@@ -25,8 +25,8 @@ PAIR_SIZES = (8, 1 << 19)
 ROW = 2048
 """Bytes in one piece: a part of a row of 1,024 f32 on two ranks."""
 SWEPT = 1 << 21
-"""Bytes that are written between two messages, as kernels do: as much as a core's own cache has. (A sum of 128 KiB took
-0.20 ms right behind others, 0.38 ms in a call.)"""
+"""Bytes that are written between two messages, as kernels do: as much as a core's own cache has. (Of a call of 2 ms
+85 % were predicted from messages right behind each other, 92 % so.)"""
 KINDS = ("AllReduce", "AllGather", "ReduceScatter", "Exchange")
 """What plans consist of."""
 
