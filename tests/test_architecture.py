@@ -1,6 +1,7 @@
 """The one-way flow of the five packages, and that importing polyc stays light."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ ALLOWED = {
 }
 
 
+@functools.cache
 def imported(path: Path) -> set[str]:
     """What a file imports, lazily or not: top-level names, of polyc's own modules the package (`polyc.emit`)."""
     modules: set[str] = set()

@@ -420,4 +420,7 @@ def fault(kind: str, victim: str, step: str) -> None:
 
 
 if __name__ == "__main__":
+    from polyc.graph_driver.worker import kernels
+
+    kernels.IN_PROCESS = 1 << 30  # compilers of their own for each rank would cost more than the kernels
     CASES[sys.argv[1]](*sys.argv[2:])
