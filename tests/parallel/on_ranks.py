@@ -232,7 +232,7 @@ def train(name: str, rows: str, steps: str) -> None:
 
 @case
 def resume(folder: str) -> None:
-    """Four steps; two, a file, and two more of another training; what a file says that other ranks have left."""
+    """Four steps, with a file after two, and two more of other trainings: from that file and those of other ranks."""
     from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
 
     ranks = world()
@@ -245,16 +245,12 @@ def resume(folder: str) -> None:
     def digest(training: Any) -> str:
         return hashlib.sha256(b"".join(v.tobytes() for v in training.parameters.values())).hexdigest()
 
-    straight, first, second = fresh(), fresh(), fresh()
+    own, straight = f"{ranks.size}.npz", fresh()
     for k in range(4):
+        if k == 2:
+            straight.save(f"{folder}/{own}")
         straight.step(feeds, adam)
-        if k < 2:
-            first.step(feeds, adam)
-    first.save(f"{folder}/{ranks.size}.npz")
-    second.load(f"{folder}/{ranks.size}.npz")
-    for _ in range(2):
-        second.step(feeds, adam)
-    others = {}
+    others, digests = {}, {}
     for name in sorted(os.listdir(folder)):
         other = fresh()
         other.load(f"{folder}/{name}")
@@ -262,7 +258,8 @@ def resume(folder: str) -> None:
             other.step(feeds, adam)
         pairs = [(other.parameters[n], v) for n, v in straight.parameters.items()]
         others[name] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
-    say(straight=digest(straight), resumed=digest(second), others=others)
+        digests[name] = digest(other)
+    say(straight=digest(straight), resumed=digests[own], others=others)
 
 
 @case
