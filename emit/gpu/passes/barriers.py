@@ -106,9 +106,9 @@ class _Launch:
                 continue
             d = self.ids + loops
             loops += 1
-            if not pairs.intersect(pairs.order_lt(IN, d, OUT, d)).is_empty():
+            if not pairs.order_lt(IN, d, OUT, d).is_empty():
                 yield _Need(a, b, depth, True)
-            if not pairs.intersect(pairs.order_gt(IN, d, OUT, d)).is_empty():
+            if not pairs.order_gt(IN, d, OUT, d).is_empty():
                 yield _Need(b, a, depth, True)
             pairs = pairs.equate(IN, d, OUT, d)
             if pairs.is_empty():
