@@ -12,6 +12,7 @@ import polyc
 
 GAIN = 0.7  # of weights drawn for ReLU: with it the sums of residual networks stay in the range of f16
 NEAR = 1e-2
+MOST = 0.65  # more than half: nodes that stay in f32 (LRN), and copies of the f32 inputs in f16
 
 
 def in_range(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -33,9 +34,8 @@ def test_light_model_in_f16(name: str) -> None:
     wide, narrow = (polyc.compile_model(model, disable=("winograd",), **o) for o in ({}, {"dtype": "f16"}))
     found, expected = narrow(feeds), wide(feeds)
     assert real.largest_error(found, expected) < NEAR
-    cast = sum(x.size * 2 for x in (*feeds.values(), *expected.values()))  # what is f32 outside has a copy in f16
     between = [activations(m) for m in (narrow, wide)]
-    assert between[0] <= between[1] / 2 + cast + 64 * len(narrow.plan.slots)  # each begins at a multiple of 64
+    assert between[0] <= MOST * between[1]
 
 
 def activations(model: polyc.Model) -> int:
