@@ -6,6 +6,9 @@ JOBS ?= 2
 INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 OPTIONAL := gpu-tests,torch-tests,digits,dask,mpi,signed,mlir
 
+# Tests start hundreds of processes: with this set (as in many containers) each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo style test test-avx2 test-long bench clean
 
 # What polyc and the checks of its style need; then what only some tests need, compiled where it is imported.
