@@ -15,7 +15,7 @@ from polyc.poly.expr import Binary, Call, Expr, Load, Unary, rewrite
 
 
 def contract(fn: Function) -> Function:
-    """Rewrite reduction updates (`fn.fma`) or all expressions (`fn.fast_math`)."""
+    """Rewrite reduction updates and the sums that they add (`fn.fma`), or all expressions (`fn.fast_math`)."""
     if fn.fast_math:
         return replace(fn, body=map_exprs(fn.body, lambda e: rewrite(e, _fused)))
     return replace(fn, body=_updates(fn.body)) if fn.fma else fn
@@ -25,9 +25,17 @@ def _updates(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Store):
         target = isinstance(stmt.value, Binary) and Load(stmt.array, stmt.index, stmt.value.dtype)
         if stmt.reduction == "+" and isinstance(stmt.value, Binary) and stmt.value.a == target:
-            return replace(stmt, value=_fused(stmt.value))
+            added = _sum(stmt.value.b)
+            return replace(stmt, value=_fused(replace(stmt.value, b=added)))
         return stmt
     return with_bodies(stmt, tuple(_updates(b) for b in stmt.bodies()))
+
+
+def _sum(e: Expr) -> Expr:
+    """What an update adds, if it is a sum: its terms may be rounded together as those of the updates are."""
+    if isinstance(e, Binary) and e.op in ("+", "-") and e.dtype in (f32, f64):
+        return _fused(replace(e, a=_sum(e.a), b=_sum(e.b)))
+    return e
 
 
 def _fused(e: Expr) -> Expr:

@@ -121,11 +121,10 @@ def _in_floats(M: Any, w: Panels) -> Any:
                         t[r, v, p] = -f32(Z[place((q, b, v, p), block)]) * total[o * R + r, b]
                 for k in range(w.words):
                     for p in range(P):
-                        for g, j in places:
-                            for v, r in row:
-                                t[r, v, p] += X[o * R + r, b, k * per + g * BYTES + j] * f32(
-                                    i32(W[q, b, k, v, p] >> u32(8 * j + block.bits * g) & u32(block.mask))
-                                )
+                        for v, r in row:
+                            t[r, v, p] = with_products(
+                                t[r, v, p], X, (o * R + r, b, k * per), W[q, b, k, v, p], places, block
+                            )
                 for p in range(P):
                     for v, r in row:
                         y[r, v, p] += t[r, v, p] * S[q, b, v, p]
@@ -214,6 +213,25 @@ def _in_integers(M: Any, w: Panels) -> Any:
         return Y
 
     return panel_product_of_codes
+
+
+def with_products(total: Any, X: Any, at: tuple[Any, ...], word: Any, places: tuple[Any, ...], block: Blocks) -> Any:
+    """`total` and the products of the codes in a word, added one after the other."""
+    if not places:
+        return total
+    return with_products(total, X, at, word, places[:-1], block) + X[element(at, places[-1])] * f32(
+        i32(word >> u32(shifted(places[-1], block)) & u32(block.mask))
+    )
+
+
+def element(at: tuple[Any, ...], place: tuple[int, int]) -> tuple[Any, ...]:
+    """Where the element is that meets the code at a place of the word from `at` on."""
+    return (*at[:-1], at[-1] + place[0] * BYTES + place[1])
+
+
+def shifted(place: tuple[int, int], block: Blocks) -> int:
+    """At which bit of a word the code at a place begins."""
+    return 8 * place[1] + block.bits * place[0]
 
 
 def part(word: Any, g: int, w: Panels) -> Any:

@@ -24,7 +24,7 @@ FEW_ROWS = 8  # more are a product with dequantised weights, where there is no i
 # By digits, rows at a time and vectors of a panel: 8 to 16 accumulators, which with what they are made of fit the
 # registers (4096 x 4096, one row and 128, Zen 5).
 ONE_ROW = {0: (1, 8), 1: (1, 4), 3: (1, 4)}
-SEVERAL = {0: (1, 8), 1: (4, 4), 3: (2, 2)}
+SEVERAL = {0: (2, 4), 1: (4, 4), 3: (2, 2)}
 
 
 def use_weight_panels(graph: Graph, target: Target | None) -> dict[str, int]:

@@ -343,6 +343,19 @@ def test_contraction_to_fma() -> None:
     assert calls(fma=False, fast_math=True) == [*fused, "fma(X[1], X[1], X[1])"]
 
 
+def test_sums_that_an_update_adds_are_contracted() -> None:
+    """`y += x*x + y*x - x`: the terms of a reduction may be rounded together, the factors of one may not."""
+    x, y = Load("X", (const_int(1),), f32), Load("Y", (const_int(0),), f32)
+    square, mixed = Binary("*", x, x, f32), Binary("*", y, x, f32)
+    terms = Binary("-", Binary("+", square, mixed, f32), x, f32)
+    inside = Binary("*", Binary("+", square, x, f32), Binary("/", x, y, f32), f32)
+    updates = [Store("Y", (const_int(0),), Binary("+", y, e, f32), reduction="+") for e in (terms, inside)]
+    out = contract(replace(function(Block(tuple(updates))), fma=True))
+    verify(out, "contraction")
+    texts = [expr_text(s.value) for s in walk(out.body) if isinstance(s, Store)]
+    assert texts == ["Y[0] + (fma(Y[0], X[1], X[1] * X[1]) - X[1])", "fma(X[1] * X[1] + X[1], X[1] / Y[0], Y[0])"]
+
+
 @pytest.mark.parametrize("dtype", [u8, i8, u32, i64], ids=lambda d: d.name)
 def test_comparisons_that_the_type_decides(dtype: DType) -> None:
     """`x < 0` of an unsigned x and the like, against all the values that matter."""
