@@ -19,6 +19,7 @@ from polyc.poly.records import dataclass
 WORD, BYTES = 32, 4
 LARGEST = 127.0  # of one digit
 BASE = 256.0
+UNPACKED = 256  # codes of a column that are unpacked at a time: with as many columns as a panel has, in L1
 HEAD = 1 << 21  # of three digits: twice that times the power of two below the largest element fits them
 PHI = float(2**23 + 1)  # (2u)^-1 + 1 for the rounding unit u = 2^-24 of f32
 ONE_LESS = 1.0 - 2.0**-24
@@ -79,63 +80,108 @@ class Panels:
         """Of the zero points: one for all where the matrix has none of its own."""
         return self.scales_shape if self.blocks.zero else (1, 1, 1, 1)
 
-    def tiles(self, rows: Any) -> Any:
-        """Groups of rows."""
-        return (rows + self.rows - 1) // self.rows
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Where the codes of a word are: which run, which of its four."""
+        return tuple((g, j) for g in range(self.groups) for j in range(BYTES))
 
 
 def make_panel_product(M: Any, w: Panels) -> Any:
     """`Y = A W` of f32 rows `A[M, inner]`: A, words, scales, zero points (bytes, or f32 for `real` ones)."""
-    return _in_integers(M, w) if w.digits else _in_floats(M, w)
+    if w.digits:
+        return _in_integers(M, w)
+    return _of_one_row(w) if M == 1 else _of_rows(M, w)
 
 
-def _in_floats(M: Any, w: Panels) -> Any:
+def _of_one_row(w: Panels) -> Any:
     block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
-    blocks, P, V, R, tiles = block.count, w.lanes, w.vectors, w.rows, w.tiles(M)
+    blocks, P, vectors = block.count, w.lanes, tuple(range(w.vectors))
     codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
-    row, per = tuple((v, r) for v in range(V) for r in range(R)), w.groups * BYTES
-    places = tuple((g, j) for g in range(w.groups) for j in range(BYTES))
+    per = w.groups * BYTES
 
     @op
-    def panel_product(A: f32[M, K], W: u32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
-        Y = empty((M, N), f32)
-        X, total = empty((tiles * R, blocks, size), f32), empty((tiles * R, blocks), f32)
-        for i, b in grid(tiles * R, blocks):
-            total[i, b] = 0.0
+    def panel_product(A: f32[1, K], W: u32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[1, N]:
+        Y = empty((1, N), f32)
+        X, total = empty((blocks, size), f32), empty((blocks,), f32)
+        for b in range(blocks):
+            total[b] = 0.0
             for e in range(size):
-                X[i, b, e] = 0.0
+                X[b, e] = 0.0
                 if b * size + e < K:
-                    if i < M:
-                        X[i, b, e] = A[i, b * size + e]
+                    X[b, e] = A[0, b * size + e]
             for e in range(size):
-                total[i, b] += X[i, b, e]
-        for q, o in grid(w.count, tiles):
-            y = empty((R, V, P), f32)
+                total[b] += X[b, e]
+        for q in range(w.count):
+            y = empty((w.vectors, P), f32)
             for p in range(P):
-                for v, r in row:
-                    y[r, v, p] = 0.0
+                for v in vectors:
+                    y[v, p] = 0.0
             for b in range(blocks):
-                t = empty((R, V, P), f32)
+                t = empty((w.vectors, P), f32)
                 for p in range(P):
-                    for v, r in row:
-                        t[r, v, p] = -f32(Z[place((q, b, v, p), block)]) * total[o * R + r, b]
+                    for v in vectors:
+                        t[v, p] = -f32(Z[place((q, b, v, p), block)]) * total[b]
                 for k in range(w.words):
                     for p in range(P):
-                        for v, r in row:
-                            t[r, v, p] = with_products(
-                                t[r, v, p], X, (o * R + r, b, k * per), W[q, b, k, v, p], places, block
-                            )
+                        for v in vectors:
+                            t[v, p] = with_products(t[v, p], X, (b, k * per), W[q, b, k, v, p], w.places, block)
                 for p in range(P):
-                    for v, r in row:
-                        y[r, v, p] += t[r, v, p] * S[q, b, v, p]
+                    for v in vectors:
+                        y[v, p] += t[v, p] * S[q, b, v, p]
             for p in range(P):
-                for v, r in row:
-                    if o * R + r < M:
-                        if q * w.width + v * P + p < N:
-                            Y[o * R + r, q * w.width + v * P + p] = y[r, v, p]
+                for v in vectors:
+                    if q * w.width + v * P + p < N:
+                        Y[0, q * w.width + v * P + p] = y[v, p]
         return Y
 
     return panel_product
+
+
+def _of_rows(M: Any, w: Panels) -> Any:
+    block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
+    blocks, P, V, per = block.count, w.lanes, w.vectors, w.groups * BYTES
+    codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
+    together = max(1, UNPACKED // size)
+    steps = -(-blocks // together)
+    parts = tuple(
+        (base, n, R, tuple((r, v) for r in range(R) for v in range(V))) for base, n, R in row_parts(M, w.rows)
+    )
+
+    @op
+    def panel_product_of_rows(A: f32[M, K], W: u32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
+        Y, X = empty((M, N), f32), empty((M, blocks, size), f32)
+        for i, n in grid(M, N):
+            Y[i, n] = 0.0
+        for i, b, e in grid(M, blocks, size):
+            X[i, b, e] = 0.0
+            if b * size + e < K:
+                X[i, b, e] = A[i, b * size + e]
+        for q, c in grid(w.count, steps):
+            D = empty((together, size, V, P), f32)
+            for b in range(c * together, min((c + 1) * together, blocks)):
+                for k, v, p in grid(w.words, V, P):
+                    for g, j in w.places:
+                        D[b - c * together, k * per + g * BYTES + j, v, p] = (
+                            f32(i32(unpacked(W[q, b, k, v, p], (g, j), block))) - f32(Z[place((q, b, v, p), block)])
+                        ) * S[q, b, v, p]
+            for base, count, R, tile in parts:
+                for o in range(count):
+                    y = empty((R, V, P), f32)
+                    for p in range(P):
+                        for r, v in tile:
+                            y[r, v, p] = 0.0
+                    for b in range(c * together, min((c + 1) * together, blocks)):
+                        for e in range(size):
+                            for p in range(P):
+                                for r, v in tile:
+                                    y[r, v, p] += X[base + o * R + r, b, e] * D[b - c * together, e, v, p]
+                    for p in range(P):
+                        for r, v in tile:
+                            if q * w.width + v * P + p < N:
+                                Y[base + o * R + r, q * w.width + v * P + p] += y[r, v, p]
+        return Y
+
+    return panel_product_of_rows
 
 
 def _in_integers(M: Any, w: Panels) -> Any:
@@ -215,23 +261,23 @@ def _in_integers(M: Any, w: Panels) -> Any:
     return panel_product_of_codes
 
 
-def with_products(total: Any, X: Any, at: tuple[Any, ...], word: Any, places: tuple[Any, ...], block: Blocks) -> Any:
-    """`total` and the products of the codes in a word, added one after the other."""
+def with_products(total: Any, X: Any, at: tuple[Any, Any], word: Any, places: tuple[Any, ...], block: Blocks) -> Any:
+    """`total` and the products of the codes in a word with a block's elements from `at` on."""
     if not places:
         return total
     return with_products(total, X, at, word, places[:-1], block) + X[element(at, places[-1])] * f32(
-        i32(word >> u32(shifted(places[-1], block)) & u32(block.mask))
+        i32(unpacked(word, places[-1], block))
     )
 
 
-def element(at: tuple[Any, ...], place: tuple[int, int]) -> tuple[Any, ...]:
+def element(at: tuple[Any, Any], place: tuple[int, int]) -> tuple[Any, Any]:
     """Where the element is that meets the code at a place of the word from `at` on."""
-    return (*at[:-1], at[-1] + place[0] * BYTES + place[1])
+    return at[0], at[1] + place[0] * BYTES + place[1]
 
 
-def shifted(place: tuple[int, int], block: Blocks) -> int:
-    """At which bit of a word the code at a place begins."""
-    return 8 * place[1] + block.bits * place[0]
+def unpacked(word: Any, place: tuple[int, int], block: Blocks) -> Any:
+    """The code at a place of a word."""
+    return word >> u32(8 * place[1] + block.bits * place[0]) & u32(block.mask)
 
 
 def part(word: Any, g: int, w: Panels) -> Any:

@@ -20,11 +20,10 @@ from polyc.poly.dtypes import DType, f32, i32, u8, u32
 from polyc.poly.target import Target
 
 INT8_LEVEL = 4  # `accuracy_level` that asks for rows in 8 bits
-FEW_ROWS = 8  # more are a product with dequantised weights, where there is no instruction for bytes
 # By digits, rows at a time and vectors of a panel: 8 to 16 accumulators, which with what they are made of fit the
-# registers (4096 x 4096, one row and 128, Zen 5).
+# registers (4096 x 4096, one row and 128, Zen 5; several rows of f32: Zen 3).
 ONE_ROW = {0: (1, 8), 1: (1, 4), 3: (1, 4)}
-SEVERAL = {0: (2, 4), 1: (4, 4), 3: (2, 2)}
+SEVERAL = {0: (4, 3), 1: (4, 4), 3: (2, 2)}
 
 
 def use_weight_panels(graph: Graph, target: Target | None) -> dict[str, int]:
@@ -52,8 +51,6 @@ def _replaced(graph: Graph, node: Node, lanes: int, integers: bool) -> Node | No
     rows = graph.tensors[node.outputs[0]].size // int(node.attrs["N"])
     digits = 0 if not integers else 1 if node.attrs.get("accuracy_level", 0) == INT8_LEVEL else 3
     single = isinstance(rows, int) and rows == 1
-    if digits == 0 and not (isinstance(rows, int) and rows <= FEW_ROWS):
-        return None
     blocks = Blocks(
         int(node.attrs["N"]), int(node.attrs["K"]), int(node.attrs["block_size"]), int(node.attrs.get("bits", 4)),
         "" if points is None else "packed" if points.dtype == np.uint8 else "real",
