@@ -116,22 +116,18 @@ class _Written:
             last = s.index[-1]
             first, beyond = (last.base, last.stride * (last.count - 1)) if isinstance(last, Ramp) else (last, 0)
             low, high = interval(linear(first), ranges)
-            if low is None or high is None:
-                return set()
-            return {n for n in self.asked if low <= n <= high + beyond}
+            known = low is not None and high is not None
+            return {n for n in self.asked if low <= n <= high + beyond} if known else set()
         return set[int]().union(*(self.of(b, ranges) for b in s.bodies()))
 
 
 def _zeros(buffer: Buffer, place: Place, names: Names) -> Stmt:
     """A loop for each open dimension, and one vector of zeros inside."""
-    loops: list[tuple[str, Expr]] = []
-    index: list[Expr] = []
-    for e, n in zip(place, buffer.shape, strict=True):
-        if e is None:
-            loops.append((names(f"{buffer.name}_unset"), n))
-        index.append(Var(loops[-1][0]) if e is None else e)
+    loops = [(names(f"{buffer.name}_unset"), n) if e is None else None for e, n in zip(place, buffer.shape)]
+    index = tuple(e if e is not None else Var(x[0]) for e, x in zip(place, loops) if e is not None or x is not None)
     lanes = index[-1].lanes
-    out: Stmt = Store(buffer.name, tuple(index), Broadcast(Const(0.0, buffer.dtype), lanes, buffer.dtype))
-    for name, size in reversed(loops):
-        out = For(name, const_int(0), size, 1, out)
+    out: Stmt = Store(buffer.name, index, Broadcast(Const(0.0, buffer.dtype), lanes, buffer.dtype))
+    for x in reversed(loops):
+        if x is not None:
+            out = For(x[0], const_int(0), x[1], 1, out)
     return out
