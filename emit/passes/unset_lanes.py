@@ -54,24 +54,16 @@ def set_lanes(body: Stmt, loads: Mapping[str, Iterable[WholeLoad]], names: Names
         if places:
             written = _Written(s.buffer.name, frozenset().union(*map(_lanes, places))).of(s.body, {})
             places = {p for p in places if not written.issuperset(_lanes(p))}
-        zeros = [_zeros(s.buffer, p, names) for p in _covering(places)]
+        largest = [p for p in places if not any(p != q and _within(p, q) for q in places)]
+        zeros = [_zeros(s.buffer, p, names) for p in sorted(largest, key=repr)]
         return replace(s, body=Block((*zeros, s.body))) if zeros else s
 
     return visit(body)
 
 
-def _covering(places: set[Place]) -> list[Place]:
-    """Some of the places that have the lanes of all, large ones and those that do not overlap first."""
-    chosen: list[Place] = []
-    covered: dict[Place, set[int]] = {}
-    order = sorted(places, key=lambda p: (-len(_lanes(p)), _lanes(p).start, repr(p)))
-    for overlapping in (False, True):
-        for p in order:
-            have = covered.setdefault(p[:-1], set())
-            if have.isdisjoint(_lanes(p)) or (overlapping and not have.issuperset(_lanes(p))):
-                chosen.append(p)
-                have |= {*_lanes(p)}
-    return chosen
+def _within(a: Place, b: Place) -> bool:
+    """Whether the lanes of one place are lanes of another."""
+    return a[:-1] == b[:-1] and set(_lanes(a)) <= set(_lanes(b))
 
 
 def _lanes(place: Place) -> range:
