@@ -45,7 +45,6 @@ class Lanes:
     scalar_guard: Expr | None = None
     aligned: bool = field(default=False)  # base is a multiple of `count` and step is 1
     doubted: set[str] = field(default_factory=set)  # variables on which it depends what is inside its array
-    whole: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # loads of lanes beyond the tail
 
     # ---- what depends on the vector variable -----------------------------------------------
 
@@ -205,10 +204,7 @@ class Lanes:
         index = self.subscripts(e.array, e.index)
         if all(i.lanes == 1 for i in index):
             return Load(e.array, index, e.dtype, e.span)
-        inside = self.always_inside(e.array, index)
-        if inside and self.tail is not None:
-            self.whole.append((e.array, index))
-        mask = None if inside else self.mask()
+        mask = None if self.always_inside(e.array, index) else self.mask()
         return VLoad(e.array, index, mask, self.count, e.dtype)
 
     def always_inside(self, array: str, index: tuple[Expr, ...]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from polyc.emit.loop_ir.linear import between, difference, is_index, linear, nonnegative, rebuild, variables
+from polyc.emit.loop_ir.linear import between, difference, is_index, linear, nonnegative, rebuild
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
@@ -34,7 +34,6 @@ from polyc.emit.passes.bounds import full
 from polyc.emit.passes.copies import copies, waiting
 from polyc.emit.passes.reductions import Accumulators, combine_in_place
 from polyc.emit.passes.simplify import simplify
-from polyc.emit.passes.unset_lanes import WholeLoad, set_lanes
 from polyc.emit.passes.vector_expr import Cannot, Lanes, negated, widest
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
@@ -56,7 +55,6 @@ def vectorise(fn: Function, target: Target) -> Function:
     body = v.visit(fn.body, _Place({b.name: b for b in fn.buffers}, {}))
     if differing := v.doubted & waiting(fn):
         return vectorise(simplify(unique_names(copies(fn, differing))), target)
-    body = set_lanes(body, v.whole_loads, v.names)
     return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(v.notes)))
 
 
@@ -91,7 +89,6 @@ class _Vectoriser:
         self.notes: list[str] = []
         self.names = names.fresh
         self.doubted: set[str] = set()
-        self.whole_loads: dict[str, dict[WholeLoad, None]] = {}
 
     def visit(self, s: Stmt, place: _Place) -> Stmt:
         if isinstance(s, For) and s.kind == "vector":
@@ -361,17 +358,12 @@ class _Chunks:
             tail=mask,
             aligned=aligned,
             doubted=self.owner.doubted,
-            whole=[],
         )
 
     def chunk(self, start: Expr, lanes: int, mask: Expr | None, copy: int = 0) -> Stmt:
         """The body for iterations `start .. start + lanes`."""
         at = self.lanes_at(start, lanes, mask)
-        body = _Body(self.accumulators, copy).stmt(self.loop.body, at)
-        ends = frozenset(variables(self.loop.lo) | variables(self.loop.hi))
-        for array, index in at.whole:
-            self.owner.whole_loads.setdefault(array, {})[WholeLoad(index, ends)] = None
-        return body
+        return _Body(self.accumulators, copy).stmt(self.loop.body, at)
 
 
 class _Repeated:
