@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from polyc.emit.mlir.code import FunctionText
 from polyc.emit.mlir.types import Value, literal, register_type, scalar_type
-from polyc.poly.dtypes import DType, bool_, f16, f32, i32, i64
+from polyc.poly.dtypes import DType, bf16, bool_, f32, i32, i64
 from polyc.poly.errors import BuildError
 
 _FLOAT = {"+": "addf", "-": "subf", "*": "mulf", "/": "divf"}
@@ -324,6 +324,7 @@ class Arithmetic:
             if dtype.bits == 16:
                 return self._to_float(self._to_float(v, f32), dtype)
             return self._convert("arith.sitofp" if v.dtype.kind == "int" else "arith.uitofp", v, dtype)
-        if v.dtype.bits == dtype.bits or (v.dtype.bits == 64 and dtype.bits == 16 and dtype != f16):
+        # Through f32 from f16 to bf16, and between bf16 and f64: MLIR's `arith-expand` knows bf16 beside f32 only.
+        if v.dtype.bits == dtype.bits or (bf16 in (v.dtype, dtype) and 64 in (v.dtype.bits, dtype.bits)):
             return self._to_float(self._to_float(v, f32), dtype)
         return self._convert("arith.extf" if v.dtype.bits < dtype.bits else "arith.truncf", v, dtype)
