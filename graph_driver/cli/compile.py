@@ -20,11 +20,11 @@ from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
-from polyc.graph_driver.compiling.from_source import compile_built, import_with
+from polyc.graph_driver.compiling.from_source import compile_built, compile_staged, import_with
 from polyc.graph_driver.graph.progress import Progress, progress_bar
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.timings import chrome_trace, timings
-from polyc.graph_driver.importing.graph_files import is_graph_file
+from polyc.graph_driver.importing.graph_files import is_graph_file, is_stage_file
 from polyc.graph_driver.options import FULL, USUAL, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model
@@ -134,6 +134,8 @@ def compile_from(
         if is_graph_file(arguments.model):
             platform = platform_of(options.target, options.threads)
             return compile_built(import_with(arguments.model, platform, replace(options, shapes={})), platform, options)
+        if is_stage_file(arguments.model):
+            return compile_staged(arguments.model, platform_of(options.target, options.threads), options)
         if symbolic is False:
             options, chosen = with_sizes(arguments.model, options)
         model = compile_with(arguments.model, options)

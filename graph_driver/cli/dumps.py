@@ -1,7 +1,8 @@
 """`polyc compile --stop-after` and `--dump-after`: what stages and passes make of a model, as files.
 
 A graph is a file that every command takes in place of the ONNX file (`polyc.graph_driver.importing.graph_files`);
-selection, memory and plan are texts for reading.
+`polyc run` and `polyc compile` take selection, memory and plan (`polyc.graph_driver.compiling.staged`), too. Where the
+target does not run here, or sizes are formulas, memory and plan are texts for reading.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import for_stage, platform_of
 from polyc.graph_driver.cli.inspect import UsageError
 from polyc.graph_driver.cli.mlir import write_mlir
-from polyc.graph_driver.cli.models import formed_of, imported_for, plan_of, plan_stage
+from polyc.graph_driver.cli.models import formed_of, imported_for, plan_of, plan_stage, refuse_minimal
+from polyc.graph_driver.compiling.staged import STAGES as AFTER_PASSES
+from polyc.graph_driver.compiling.staged import stage_text
+from polyc.graph_driver.compiling.stages import kernels_anew, placed
 from polyc.graph_driver.graph.exact_text import Part, exact_graph, parts
 from polyc.graph_driver.graph.ir import Graph
-from polyc.graph_driver.importing.graph_files import SHARED, SUFFIX, write_graph, write_graphs
+from polyc.graph_driver.graph.report import Report
+from polyc.graph_driver.importing.graph_files import SHARED, STAGE, SUFFIX, write_graph, write_graphs
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.passes.manager import REWRITING, PassRecord
+from polyc.graph_driver.worker import kernels
+from polyc.graph_driver.worker import tuned as use
 
-AFTER_PASSES = ("selection", "memory", "plan")
 STAGES = ("import", *AFTER_PASSES)
 
 
@@ -91,13 +97,7 @@ class Dumps:
 
         manager.run(graph, passes, platform.host, after)
         if stop is None:
-            groups, _ = formed_of(graph, platform, options)
-            chosen = [str(s) for s in graph.selections]
-            kernels = [f"{g.label}: {', '.join(n.name for n in g.nodes)}" for g in groups]
-            self.text("selection", ["# implementations", *chosen, "# kernels, in order", *kernels])
-            plan = plan_of(graph, groups, platform, options)
-            self.text("memory", [plan_stage(plan, "memory")])
-            self.text("plan", [plan_stage(plan, "plan")])
+            self.stages(graph, platform, options)
         write_graphs(self.texts, self.arrays, self.folder / SHARED)
         (self.folder / "index.json").write_text(json.dumps(self.index, indent=2) + "\n", encoding="utf-8")
         return [d["file"] for d in self.index]
@@ -109,6 +109,33 @@ class Dumps:
             self.texts[self.folder / name] = exact_graph(graph)
             self.arrays |= parts(graph)
             self.index.append({"stage": stage, "file": name, "did": did, "nodes": len(graph.nodes), "exact": exact})
+
+    def stages(self, graph: Graph, platform: Platform, options: CompileOptions) -> None:
+        """What follows after the graph."""
+        if self.wanted and not self.wanted & {*AFTER_PASSES}:
+            return
+        if not platform.backend.runs:
+            groups, _ = formed_of(graph, platform, options)
+            plan = plan_of(graph, groups, platform, options)
+        else:
+            refuse_minimal(options)
+            report = Report(platform.name, platform.threads)
+            with use.tuned(options.tuned), kernels.workers():
+                groups, compiled, _, _ = kernels_anew(graph, platform, options, report)
+            gaps = {key: c.gaps for key, c in compiled.items() if c.gaps}
+            abis = {key: c.abi for key, c in compiled.items()}
+            plan = placed(graph, groups, abis, platform, options, graph.notes, gaps)
+        exact = all(d["exact"] for d in self.index)
+        file = f"{len(self.index):02d}-kernels{SUFFIX}"
+        self.texts[self.folder / file] = exact_graph(graph)
+        self.arrays |= parts(graph)
+        for stage in AFTER_PASSES:
+            if stage != "selection" and (graph.symbols is not None or not platform.backend.runs):
+                self.text(stage, [plan_stage(plan, stage)])
+            elif not self.wanted or stage in self.wanted:
+                name = f"{len(self.index):02d}-{stage}{STAGE}"
+                self.texts[self.folder / name] = stage_text(stage, file, groups, plan, graph)
+                self.index.append({"stage": stage, "file": name, "kernels": len(groups), "exact": exact})
 
     def text(self, stage: str, lines: Sequence[str]) -> None:
         """A text."""

@@ -75,14 +75,19 @@ def formed_of(graph: Graph, platform: Platform, options: CompileOptions) -> tupl
     Raises:
         UsageError: the groups depend on plans of compiled kernels.
     """
-    if options.overlapping:
-        raise UsageError(
-            "--memory minimal chooses kernels by their plans: compile the model into a directory, and look at that"
-        )
+    refuse_minimal(options)
     refusal = layouts_refused(graph, platform, options)
     _, groups, moved = formed(graph, platform, replace(options, layouts="as_given") if refusal else options)
     graph.notes += [refusal] if refusal else []
     return groups, moved
+
+
+def refuse_minimal(options: CompileOptions) -> None:
+    """Refuse groups that depend on plans of compiled kernels. Raises `UsageError`."""
+    if options.overlapping:
+        raise UsageError(
+            "--memory minimal chooses kernels by their plans: compile the model into a directory, and look at that"
+        )
 
 
 def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | None) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.host_code import HostCode
 from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.graph_driver.backends.registry import for_bodies
@@ -14,6 +15,7 @@ from polyc.graph_driver.compiling.sensible import some_sizes_fit
 from polyc.graph_driver.compiling.stages import plan_graph
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.weights import weights_segment
+from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.python_calls import PythonCall, python_call_of
@@ -29,6 +31,7 @@ from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.importing.source import Source
 from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.graph_driver.options import PROGRESSIVE, CompileOptions, NeedsNumbers
+from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.running.fixed import FixedSizes
 from polyc.graph_driver.running.model import Built, Model
@@ -74,15 +77,30 @@ def compile_anew(
 def compile_built(graph: Graph, platform: Platform, options: CompileOptions) -> Model:
     """A model of a graph that a front end has made. Raises `ModelError`, `BuildError`; `GraphError`: the graph breaks a
     rule."""
-    report = Report(platform.name, platform.threads)
     with _COMPILING, interruptible(), seldom_collected(), kernels.workers():
         kernels.expect(len(graph.nodes))
         with use.tuned(options.tuned):
-            model = compile_graph(graph, platform, options, report)
+            model = compile_graph(graph, platform, options, Report(platform.name, platform.threads))
     calls = [n.op_type for n in graph.nodes if python_call_of(n) is not None]
     if calls:
         model.running.unsaved = f"a compiled directory holds no Python, which the model needs for {calls[0]}"
     return model
+
+
+def compile_staged(path: Path, platform: Platform, options: CompileOptions) -> Model:
+    """A model of a dump of its kernels, its memory or its plan (`polyc.graph_driver.compiling.staged`).
+
+    Raises:
+        ModelError: the file is damaged, or what it says cannot run; BuildError: no such target.
+    """
+    from polyc.graph_driver.compiling.staged import read_stage, staged_plan
+
+    report = Report(platform.name, platform.threads)
+    refuse_sizes(path, options)
+    with _COMPILING, interruptible(), seldom_collected(), kernels.workers(), use.tuned(options.tuned):
+        with report.stage("import"):
+            staged = read_stage(path)
+        return linked(staged.graph, platform, options, report, *staged_plan(staged, platform, options, report))
 
 
 def compile_per_call(source: Source, platform: Platform, options: CompileOptions, again: Compiling, why: str) -> Model:
@@ -182,20 +200,33 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     return graph
 
 
+def refuse_sizes(path: Path, options: CompileOptions) -> None:
+    """Refuse sizes and values beside a text that has them. Raises `ModelError`."""
+    for name in ("dims", "shapes", "bind"):
+        if vars(options)[name]:
+            raise ModelError(f"{path} is a graph as text, whose sizes and values are fixed: {name} cannot be given")
+
+
 def _from_text(path: Path, options: CompileOptions) -> Graph:
     """A graph that `--dump-after` or `--stop-after` has written: its sizes are what they are.
 
     Raises:
         ModelError: the file is damaged, or sizes or values are given, which it has already.
     """
-    for name in ("dims", "shapes", "bind"):
-        if vars(options)[name]:
-            raise ModelError(f"{path} is a graph as text, whose sizes and values are fixed: {name} cannot be given")
+    refuse_sizes(path, options)
     return read_graph(path)
 
 
 def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:
     """The stages after import: passes, groups, kernels, plan, program."""
+    return linked(graph, platform, options, report, *plan_graph(graph, platform, options, report))
+
+
+def linked(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report, found: Sequence[Group],
+    compiled: Mapping[str, Compiled], plan: Plan,
+) -> Model:  # fmt: skip
+    """The last stage: a program of groups, their code and the plan."""
 
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
@@ -203,7 +234,6 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
     def in_python(node: Node) -> HostNode | ControlNode | PythonCall:
         return python_node(node, graph, compile_body, report, options.tier == PROGRESSIVE)
 
-    found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):
         if options.tier == PROGRESSIVE and not any(s.kind == "kernel" for s in plan.steps):
             code: Code = HostCode(platform)
@@ -212,7 +242,7 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
     runs = FixedSizes if plan.symbols is None else AllSizes
-    running = runs(Built(plan, weights, hosts, graph, found), code, report.notes)
+    running = runs(Built(plan, weights, hosts, graph, list(found)), code, report.notes)
     return Model(graph.name, running, report)
 
 

@@ -220,6 +220,18 @@ def _kernels(
             for what in known.rearranged:
                 rearrange(graph, what)
         return known.groups, known.compiled
+    found, compiled, rearranged, refusal = kernels_anew(graph, platform, options, report, room)
+    report.decisions = [str(d) for d in graph.decisions]
+    if remembered:
+        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
+    return found, compiled
+
+
+def kernels_anew(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report, room: int | None = None
+) -> tuple[list[Group], dict[str, Compiled], Sequence[Rearranged], str]:
+    """Groups in order, with their Scops; their code by key; what is stored otherwise; why layouts were given up, if
+    they were."""
     decided, refusal = len(graph.decisions), ""
     with report.stage("groups"):
         pieces, found, rearranged = formed(graph, platform, options, room)
@@ -232,10 +244,7 @@ def _kernels(
             del graph.decisions[decided:]  # those of the attempt
             pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"), room)
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
-    report.decisions = [str(d) for d in graph.decisions]
-    if remembered:
-        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
-    return found, compiled
+    return found, compiled, rearranged, refusal
 
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:

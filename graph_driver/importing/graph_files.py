@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from polyc.graph_driver.graph.ir import Graph
 
 SUFFIX = ".graph"
+STAGE = ".stage"
+"""Of kernels, memory and plan (`polyc.graph_driver.compiling.staged`)."""
 SHARED = "arrays.npz"
 """Arrays of all graphs of a folder."""
 
@@ -27,6 +29,11 @@ SHARED = "arrays.npz"
 def is_graph_file(path: str | Path) -> bool:
     """Whether a path is that of a graph as text."""
     return Path(path).suffix == SUFFIX
+
+
+def is_stage_file(path: str | Path) -> bool:
+    """Whether a path is that of a stage after the graph."""
+    return Path(path).suffix == STAGE
 
 
 def write_graph(graph: Graph, path: Path) -> None:

@@ -80,17 +80,24 @@ def _check_slot(plan: Plan[int], slot: Slot[int], table: int) -> None:
 
 
 def _check_contents(plan: Plan) -> None:
-    """Follow the arena step by step: every byte that a step reads was last written for that tensor.
+    """Follow the arena and the results step by step: every byte that a step reads was last written for that tensor.
 
     Knows nothing of lifetimes: it sees results in place, parts and reuse only by what they do
     to the bytes.
     """
     held: list[tuple[int, int, str, int]] = []  # begin, end, whose memory, where that begins
+    made_results: set[int] = set()
     for k, step in enumerate(plan.steps):
         made = {*step.results, *step.scratch}
         for name in dict.fromkeys((*step.args, *step.captures)):
             if name not in made:
                 _check_read(plan, held, name, k)
+                place = plan.slots[name].place
+                if place.kind == "output" and place.index not in made_results:
+                    raise memory.PlanError(f"step {k} reads the result '{name}' before it is made")
+        made_results |= {
+            p.index for n in step.results if n in plan.slots and (p := plan.slots[n].place).kind == "output"
+        }
         # Memory of the kernel's own comes first: results may lie over it (`_check_arguments` says where).
         for name in step.scratch:
             slot = plan.slots[name]
