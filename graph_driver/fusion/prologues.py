@@ -25,6 +25,7 @@ from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly.budgets import STEP, scaled
 from polyc.poly.errors import PolycError, ScopError
 from polyc.poly.expr import Load, loads
+from polyc.poly.forms.layout_maps import in_panels
 from polyc.poly.quota import quota
 from polyc.poly.rewriting.forward import forward, writer_of
 from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
@@ -208,7 +209,7 @@ def _panels(plan: TilePlan, array: str, target: Target) -> Layout | None:
     if load.array != array or plan.rows is None or plain_dimension(load, plan.rows) != last:
         return None
     width = target.line // load.dtype.bytes
-    return ((last, width, 0), *((k, 1, 0) for k in range(last)), (last, 1, width))
+    return in_panels(len(load.index), last, width)
 
 
 def _check_cost(scop: Scop, array: str, tensor: str) -> str:

@@ -9,6 +9,7 @@ import islpy as isl
 from polyc.poly.access import accesses
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.canonical import value_text
+from polyc.poly.forms.layout_maps import places_of
 from polyc.poly.ordering.regions import Region, prefix_map
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
@@ -107,8 +108,8 @@ def _one_to_one(layout: Layout, extents: tuple[int | None, ...]) -> bool:
     """Whether different elements of a box of these extents (None: any) get different places."""
     names = [f"b{d}" for d in range(len(extents))]
     limits = [f"0 <= {n}" + ("" if e is None else f" < {e}") for n, e in zip(names, extents, strict=True)]
-    places = [f"floor({names[dim]}/{div})" + (f" mod {mod}" if mod else "") for dim, div, mod in layout]
-    relation = isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(places)}] : {' and '.join(limits) or 'true'} }}")
+    places, where = ", ".join(places_of(layout, names)), " and ".join(limits) or "true"
+    relation = isl.Map(f"{{ [{', '.join(names)}] -> [{places}] : {where} }}")
     return bool(relation.is_injective())
 
 

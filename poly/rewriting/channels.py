@@ -20,6 +20,7 @@ from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, loads, rewrite
 from polyc.poly.forms.affine import set_space
+from polyc.poly.forms.layout_maps import whole
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout, laid_out_shape
 from polyc.poly.scop import Array, Scop, Statement
@@ -37,10 +38,11 @@ class Channels:
 
     def layout(self, rank: int) -> Layout:
         """The layout of an array of this rank."""
-        others = [(k, 1, 0) for k in range(rank) if k != self.dim]
+        others = [f"i{k}" for k in range(rank) if k != self.dim]
         if self.block == LAST:
-            return (*others, (self.dim, 1, 0))
-        return (*others[: self.dim], (self.dim, self.block, 0), *others[self.dim :], (self.dim, 1, self.block))
+            return whole(rank, *others, f"i{self.dim}")
+        outer, inner = f"floor(i{self.dim}/{self.block})", f"i{self.dim} mod {self.block}"
+        return whole(rank, *others[: self.dim], outer, *others[self.dim :], inner)
 
 
 def store_channels(
@@ -126,8 +128,8 @@ class _Marks:
             return None
         rank = len(array.shape)
         if array.name in self.constants:
-            parts = [((d, own[d], 0), (d, 1, own[d])) if d in own else ((d, 1, 0),) for d in range(rank)]
-            return tuple(p for part in parts for p in part)
+            parts = [(f"floor(i{d}/{own[d]})", f"i{d} mod {own[d]}") if d in own else (f"i{d}",) for d in range(rank)]
+            return whole(rank, *(p for part in parts for p in part))
         if len(own) > 1:
             raise ScopError(f"'{array.name}' would have {len(own)} dimensions in blocks")
         ((dim, block),) = own.items()

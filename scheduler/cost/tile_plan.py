@@ -11,6 +11,7 @@ from math import prod
 from typing import Literal
 
 from polyc.poly.expr import Const, Load, Var, loads, variables
+from polyc.poly.forms.layout_maps import in_panels
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
@@ -294,5 +295,4 @@ def panel_layout(plan: TilePlan) -> Layout:
     load, width = plan.panel.load, plan.tile.columns
     d = plain_dimension(load, plan.columns)
     assert d is not None
-    rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
-    return ((d, width, 0), *rest, (d, 1, width))
+    return in_panels(len(load.index), d, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyc.poly.expr import Var
+from polyc.poly.forms.layout_maps import in_order, stored
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Layout
@@ -125,7 +126,7 @@ class BlockTiling:
         ours = [d for d in dims if operand.load.index[d] == Var(name)]
         if len(ours) != 1 or ours[0] == dims[-1]:
             return None
-        return tuple((d, 1, 0) for d in (*(d for d in dims if d != ours[0]), ours[0]))
+        return in_order((*(d for d in dims if d != ours[0]), ours[0]))
 
     def register_tile(self, array: str, at: Place) -> Kept:
         """The thread's tile of `array`."""
@@ -136,8 +137,9 @@ class BlockTiling:
     def tile_layout(self, stmt: Statement) -> Layout:
         """The columns in parts of neighbouring elements."""
         lanes = self.dimension(stmt, self.chosen.columns)
-        rest = [(k, 1, 0) for k in range(len(stmt.index)) if k != lanes]
-        return (*rest, (lanes, self.across, 0), (lanes, 1, LANES)) if self.parted else (*rest, (lanes, 1, 0))
+        rest = [f"i{k}" for k in range(len(stmt.index)) if k != lanes]
+        parts = [f"floor(i{lanes}/{self.across})", f"i{lanes} mod {LANES}"] if self.parted else [f"i{lanes}"]
+        return stored(len(stmt.index), *rest, *parts)
 
     def dimension(self, stmt: Statement, output: str) -> int:
         """Of what the statement writes, the one that an output moves along."""

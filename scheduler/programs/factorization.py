@@ -22,6 +22,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr
 from polyc.poly.expr import loads as reads
 from polyc.poly.forms.affine import to_pw_aff
+from polyc.poly.forms.layout_maps import in_panels
 from polyc.poly.forms.ranges import extremes
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
@@ -412,8 +413,8 @@ class Parts:
         for place in places:
             s = s.promote(s.scop.statements[update].array, place, "register")
         block = f"{self.step}.out"
-        s = s.promote(left, block, "heap", ((0, rows, 0), (1, 1, 0), (0, 1, rows)), False, False)
-        s = s.promote(right, block, "heap", ((1, columns, 0), (0, 1, 0), (1, 1, columns)), False, False)
+        s = s.promote(left, block, "heap", in_panels(2, 0, rows), False, False)
+        s = s.promote(right, block, "heap", in_panels(2, 1, columns), False, False)
         for place in places:
             end = place.removeprefix(at)
             s = s.unroll(f"{row_in}.in{end}").vectorize(f"{column_in}.in{end}")

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, Var, variables
+from polyc.poly.forms.layout_maps import in_order, in_panels
 from polyc.poly.records import dataclass
-from polyc.poly.tree import Filter, Layout, Node
+from polyc.poly.tree import Filter, Node
 from polyc.scheduler.cost.gpu_tiles import LANES, PANEL_DEPTH
 from polyc.scheduler.cost.register_tile import HAND_COLUMNS, HAND_ROWS
 from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
@@ -234,7 +235,7 @@ def _register_tile(s: Schedule, asked: _Asked, array: str, at: Place) -> Kept:
     lanes = stmt.index.index(Var(asked.group.iters[stmt.name][asked.column]))
     dims = sorted(range(len(stmt.index)), key=lambda k: k == lanes)
     moves = tile_is_filled(asked.group, array), used_outside(s.scop, asked.group, array)
-    return Kept(array, None, "register", tuple((k, 1, 0) for k in dims), at, None, *moves)
+    return Kept(array, None, "register", in_order(dims), at, None, *moves)
 
 
 def _packed(asked: _Asked, array: str, around: Place) -> Kept:
@@ -252,17 +253,11 @@ def _packed(asked: _Asked, array: str, around: Place) -> Kept:
     dims = [k for k, e in enumerate(load.index) if e == Var(name or "")]
     if len(dims) != 1 or sum(name in variables(e) for e in load.index) != 1:
         raise ScheduleError(f"tile_product: {array} has no panels along '{name}': that is no subscript by itself")
-    return Kept(array, None, "heap", _in_panels(load, dims[0], width), None, around)
+    return Kept(array, None, "heap", in_panels(len(load.index), dims[0], width), None, around)
 
 
 def _moving(load: Load) -> set[str]:
     return set().union(*(variables(e) for e in load.index))
-
-
-def _in_panels(load: Load, dim: int, width: int) -> Layout:
-    """Panels of `width`: the cut dimension outermost, its elements in a panel innermost."""
-    rest = ((k, 1, 0) for k in range(len(load.index)) if k != dim)
-    return ((dim, width, 0), *rest, (dim, 1, width))
 
 
 # ---- tiles of blocks and threads, on a GPU ----

@@ -20,6 +20,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine, to_pw_aff
+from polyc.poly.forms.layout_maps import in_order
 from polyc.poly.ordering.narrowing import facts
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
@@ -378,7 +379,7 @@ def full_layout(scop: Scop, array: str, layout: SequenceOf[int] | SequenceOf[Seq
     if all(isinstance(d, int) for d in layout):
         if sorted(layout) != list(range(rank)):  # type: ignore[type-var]
             raise ScheduleError(f"layout {list(layout)} names each of the {rank} dimensions of '{array}' once")
-        return tuple((d, 1, 0) for d in layout)  # type: ignore[misc]
+        return in_order(layout)  # type: ignore[arg-type]
     triples = [tuple(part) for part in layout]  # type: ignore[arg-type]
     if any(len(part) != 3 or not all(isinstance(x, int) for x in part) for part in triples):
         raise ScheduleError("a layout is a list of dimensions or of (dimension, divisor, modulus) triples")

@@ -7,7 +7,19 @@ import itertools
 import numpy as np
 import pytest
 
-from polyc.poly.forms.layout_maps import cancels, is_one_to_one, layout_map, padding, stored_places
+from polyc.poly.errors import ScopError
+from polyc.poly.forms.layout_maps import (
+    cancels,
+    in_order,
+    in_panels,
+    is_one_to_one,
+    layout_map,
+    padding,
+    places_of,
+    stored,
+    stored_places,
+    whole,
+)  # fmt: skip
 from polyc.poly.rewriting.channels import LAST, Channels
 from polyc.poly.rewriting.stored import Layout, is_layout, laid_out_shape, lay_out, seen_by, taken_out
 
@@ -76,3 +88,45 @@ def test_what_only_cuts_and_turns_is_seen_without_a_copy() -> None:
     assert np.shares_memory(seen_by(data, panels), data)
     assert not np.shares_memory(lay_out(data, panels), data)
     assert not np.shares_memory(seen_by(data[:31], panels), data)  # the last block has padding
+
+
+def test_parts_are_derived_from_maps_and_stand_for_them() -> None:
+    """Nested blocks of any depth: the map's parts give the map back, and move data where the map says."""
+    rng = np.random.default_rng()
+    for _ in range(40):
+        rank = int(rng.integers(1, 4))
+        parts: list[str] = []
+        for d in range(rank):
+            cuts = np.cumprod(rng.integers(2, 5, rng.integers(0, 3))).tolist()
+            for at, cut in zip([1, *cuts], [*cuts, 0]):
+                inner = f"floor(i{d}/{at})" if at > 1 else f"i{d}"
+                parts.append(f"({inner}) mod {cut // at}" if cut else inner)
+        places = [parts[k] for k in rng.permutation(len(parts))]
+        layout = whole(rank, *places)
+        assert stored(rank, *places_of(layout, [f"i{k}" for k in range(rank)])) == layout
+        shape = tuple(int(n) for n in rng.integers(1, 9, rank))
+        data = np.arange(1, 1 + np.prod(shape)).reshape(shape)
+        moved = lay_out(data, layout)
+        assert is_layout(shape, layout)
+        for element in itertools.product(*map(range, shape)):
+            place = eval(", ".join(places).replace("floor", "").replace("/", "//").replace("mod", "%") + ",",
+                         {f"i{k}": n for k, n in enumerate(element)})  # fmt: skip
+            assert moved[place] == data[element]
+
+
+def test_formats_of_the_product_are_maps() -> None:
+    assert Channels(1, 8).layout(4) == whole(4, "i0", "floor(i1/8)", "i2", "i3", "i1 mod 8") == BLOCKED[8]
+    assert Channels(1, LAST).layout(4) == in_order((0, 2, 3, 1)) == NHWC
+    assert in_panels(2, 1, 16) == ((1, 16, 0), (0, 1, 0), (1, 1, 16))
+
+
+@pytest.mark.parametrize("place", ["i0 + i1", "2*i0", "floor((i0 + 1)/2)", "-i0", "3", "i0 mod 4 + 1"])
+def test_what_is_no_layout_is_refused(place: str) -> None:
+    with pytest.raises(ScopError, match="is no place of a layout"):
+        stored(2, place, "i1")
+
+
+def test_what_is_no_bijection_is_no_format() -> None:
+    for places in (("floor(i0/4)", "i1", "i0 mod 3"), ("floor(i0/4)", "i1", "i0 mod 2"), ("i0",), ("i0 mod 4", "i1")):
+        with pytest.raises(ScopError, match="two elements one place"):
+            whole(2, *places)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import prod
 
 from polyc.poly.expr import Var, variables
+from polyc.poly.forms.layout_maps import stored
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import REGISTER_BYTES, GpuTarget
@@ -166,4 +167,5 @@ class ConvolutionTiling(BlockTiling):
     def tile_layout(self, stmt: Statement) -> Layout:
         """The columns are the parts that lie `across` pixels apart."""
         lanes = self.dimension(stmt, self.found.width)
-        return (*((k, 1, 0) for k in range(len(stmt.index)) if k != lanes), (lanes, self.pixels.across, 0))
+        rest = (f"i{k}" for k in range(len(stmt.index)) if k != lanes)
+        return stored(len(stmt.index), *rest, f"floor(i{lanes}/{self.pixels.across})")

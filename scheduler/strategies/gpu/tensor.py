@@ -9,6 +9,7 @@ computes which element, and `polyc.emit.gpu.passes.tensor_cores` finds the instr
 from __future__ import annotations
 
 from polyc.poly.expr import Var
+from polyc.poly.forms.layout_maps import in_order, stored
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import MMA_COLUMNS, MMA_DEPTH, MMA_HALF, MMA_ROWS, TF32, GpuTarget, mma_feature
 from polyc.poly.tree import Layout
@@ -76,9 +77,10 @@ class TensorTiling(BlockTiling):
         names = [self.chosen.rows, self.chosen.depth] if left else [self.chosen.depth, self.chosen.columns]
         last = [operand.load.index.index(Var(n)) for n in names]
         order = [d for d in range(len(operand.load.index)) if d not in last] + last
-        return None if order == sorted(order) else tuple((d, 1, 0) for d in order)
+        return None if order == sorted(order) else in_order(order)
 
     def tile_layout(self, stmt: Statement) -> Layout:
         r, c = (self.dimension(stmt, o) for o in (self.chosen.rows, self.chosen.columns))
-        rest = [(k, 1, 0) for k in range(len(stmt.index)) if k not in (r, c)]
-        return (*rest, (r, MMA_ROWS, 0), (c, MMA_COLUMNS, 0), (r, MMA_HALF, 2), (c, 1, 2))
+        rest = [f"i{k}" for k in range(len(stmt.index)) if k not in (r, c)]
+        tile = f"floor(i{r}/{MMA_ROWS})", f"floor(i{c}/{MMA_COLUMNS})"
+        return stored(len(stmt.index), *rest, *tile, f"floor(i{r}/{MMA_HALF}) mod 2", f"i{c} mod 2")
