@@ -1,9 +1,11 @@
 """Handwritten digits behind PyTorch: an MLP and a small CNN, trained by `torch.compile` with polyc and in eager mode.
 
-`python examples/digits_torch.py`. The 1,797 pictures of 8x8 pixels are scikit-learn's (read from its file, it is not
-imported). Both runs have the same initial weights and batches: their losses are the same, and so is what they learn.
+`python examples/digits_torch.py`; `--steps N` trains shorter or longer. The 1,797 pictures of 8x8 pixels are
+scikit-learn's (read from its file, it is not imported). Both runs have the same initial weights and batches: their
+losses are the same, and so is what they learn.
 """
 
+import argparse
 import copy
 import importlib.util
 from pathlib import Path
@@ -41,12 +43,12 @@ def cnn() -> nn.Module:
     )  # fmt: skip
 
 
-def trained(module: nn.Module, run: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[float]:
+def trained(module: nn.Module, run: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int) -> list[float]:
     """The losses of training `module`, called as `run`."""
     optimiser = torch.optim.SGD(module.parameters(), lr=RATE, momentum=0.9)
     order = torch.Generator().manual_seed(1)
     losses = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         some = torch.randint(0, len(x), (BATCH,), generator=order)
         optimiser.zero_grad()
         loss = nn.functional.cross_entropy(run(x[some]), y[some])
@@ -58,6 +60,9 @@ def trained(module: nn.Module, run: nn.Module, x: torch.Tensor, y: torch.Tensor)
 
 def main() -> None:
     """Train both networks both ways."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    steps = parser.parse_args().steps
     x, y = digits()
     cut = len(x) * 4 // 5
     rest, held = slice(0, cut), slice(cut, None)
@@ -65,8 +70,8 @@ def main() -> None:
         torch.manual_seed(0)
         ours = make()
         theirs = copy.deepcopy(ours)
-        losses = trained(ours, polyc.torch.compile(ours, strict=True), x[rest], y[rest])
-        wanted = trained(theirs, theirs, x[rest], y[rest])
+        losses = trained(ours, polyc.torch.compile(ours, strict=True), x[rest], y[rest], steps)
+        wanted = trained(theirs, theirs, x[rest], y[rest], steps)
         apart = max(abs(a - b) for a, b in zip(losses, wanted))
         ours.eval()
         with torch.no_grad():

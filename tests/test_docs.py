@@ -1,5 +1,6 @@
 """Every file, module and public name that the pages and docstrings speak of exists."""
 
+import functools
 import importlib
 import re
 import subprocess
@@ -14,6 +15,7 @@ from polyc.graph_driver.cli.command import parser
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver", "polyc")
 FILE = re.compile(r"(?<![\w./*<{-])[\w./*-]*\w\.(?:py|md|toml|yaml|h|c|json|sh)(?![\w(])")
+QUOTED_FILE = re.compile(r"`.*\.(?:py|md|toml|yaml|h|c|json|sh)\b.*`")  # on one line, as names are
 USERS_OWN = re.compile(r"[A-Z]")  # FILE.py, NAME.toml, A.yaml, DIR/main.c: what a reader puts in
 MADE = {  # by a command of the page
     "index.json", "kernel.html", "main.c", "manifest.json", "sources.json", "trace.json",
@@ -25,6 +27,7 @@ def pages() -> list[str]:
     return [f for f in tracked() if f.endswith(".md")]
 
 
+@functools.cache
 def tracked() -> list[str]:
     """All files that belong to the repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -57,10 +60,16 @@ def test_modules_that_a_page_runs_exist(page: str) -> None:
     assert sorted(p for p in paths if not {f"{p}.py", f"{p}/__main__.py"} & set(files)) == []
 
 
+@functools.cache
+def options() -> dict[str, set[str]]:
+    """The options of each command."""
+    choices = next(a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    return {name: {o for a in p._actions for o in a.option_strings} for name, p in choices.items()}
+
+
 def unknown_options(text: str) -> list[str]:
     """Options of `polyc COMMAND ...`, in backticks or as a line of its own, that the command has not."""
-    choices = next(a.choices for a in parser()._actions if isinstance(a.choices, dict))
-    known = {name: {o for a in p._actions for o in a.option_strings} for name, p in choices.items()}
+    known = options()
     shown = re.findall(r"`polyc ([a-z]+\b[^`]*)`", text) + re.findall(r"(?m)^ *(?:\$ )?polyc ([a-z]+ .*)", text)
     used = [(s.split()[0], re.findall(r"(?<![\w-])--?[a-z][\w-]*", re.split(" [#|] ", s)[0])) for s in shown]
     return [f"{name} {o}" for name, options in used for o in options if o not in known.get(name, ())]
@@ -104,6 +113,8 @@ def test_files_that_docstrings_and_comments_name_exist(folder: str) -> None:
     files = tracked()
     wrong = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
+        if not QUOTED_FILE.search(path.read_text(encoding="utf-8")):
+            continue  # tokens cost more than all the rest
         if names := missing_files(prose(path), files):
             wrong[str(path.relative_to(ROOT))] = names
     assert wrong == {}

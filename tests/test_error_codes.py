@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sources import statements
 
 import polyc
 from polyc.graph_driver.cli import main
@@ -26,7 +27,7 @@ def classes() -> dict[str, tuple[list[str], list[str]]]:
     """Of every class in the product: the names of its bases, and the codes that its body gives."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for file in (f for folder in FOLDERS for f in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in statements(file):
             if not isinstance(node, ast.ClassDef):
                 continue
             codes = []
