@@ -2,8 +2,9 @@
 
 Queries, keys and values of an attention layer, the 1x1 convolutions that begin the branches of a block: such
 siblings read the same activation. Their weights are put side by side, with the pointwise nodes that all of them
-go on with, and the result is cut apart again (`Split`). One image or one row has its parts as runs of bytes, so that
-the cut is a view (`parts`); else it is a copy, which the cost model counts against the fusion. Every set of
+go on with, and the result is cut apart again. One image or one row has its parts as runs of bytes, so that
+the cut (`Split`) is a view (`parts`). Else each part is a `Slice`, which costs nothing where one kernel reads it: that
+reads its columns of the whole. Otherwise it is a copy, which the cost model counts against the fusion. Every set of
 siblings gets a decision with its reason.
 """
 
@@ -59,7 +60,7 @@ def join_siblings(graph: Graph, target: Target) -> dict[str, int]:
                 graph.decisions.append(Decision(s.result, str(s), others, False, reason))
             else:
                 left.append(s)
-        if len(left) > 1 and _decide(graph, left, target):
+        if len(left) > 1 and _decide(graph, left, target, consumers):
             counts["products"] += len(left)
             counts["joined"] += 1
     return counts
@@ -171,11 +172,19 @@ def _readers(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -> li
     return found
 
 
-def _decide(graph: Graph, strands: Sequence[Strand], target: Target) -> bool:
+def _is_taken_in(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -> bool:
+    """Whether one kernel reads a tensor, at one place: a `Slice` in front becomes part of its subscripts."""
+    found = consumers.get(name, [])
+    if len(found) != 1 or name in graph.outputs:
+        return False
+    (reader,) = found
+    if not reader.domain and reader.op_type in RESHAPING:
+        return _is_taken_in(graph, reader.outputs[0], consumers)
+    return reader.inputs.count(name) == 1 and translate_one(graph, reader, lookup).operator is not None
+
+
+def _decide(graph: Graph, strands: Sequence[Strand], target: Target, consumers: Mapping[str, list[Node]]) -> bool:
     """Join the strands if that is cheaper; record the decision."""
-    trial = replace(graph, tensors=dict(graph.tensors))
-    nodes = side_by_side(trial, strands)
-    whole, cut = nodes[0], nodes[-1]
     parts = [graph.tensors[s.result].nbytes for s in strands]
     sizes = (sum(graph.tensors[s.head.inputs[1]].nbytes for s in strands), sum(parts))
     apart = [_cycles(graph, s.head, target, sizes) for s in strands]
@@ -183,7 +192,11 @@ def _decide(graph: Graph, strands: Sequence[Strand], target: Target) -> bool:
     view = prod(shape[: column_axis(graph, strands[0])]) == 1 and not any(
         sum(parts[:k]) % ALIGNMENT for k in range(len(parts))
     )
-    together = [_cycles(trial, whole, target, sizes), 0.0 if view else _cycles(trial, cut, target, sizes)]
+    taken_in = not view and all(_is_taken_in(graph, s.result, consumers) for s in strands)
+    trial = replace(graph, tensors=dict(graph.tensors))
+    nodes = side_by_side(trial, strands, taken_in)
+    whole, cut = nodes[0], nodes[-1]
+    together = [_cycles(trial, whole, target, sizes), 0.0 if view or taken_in else _cycles(trial, cut, target, sizes)]
     names = [str(s) for s in strands]
     known = [c for c in (*apart, *together) if c is not None]
     if len(known) < len(apart) + len(together):
@@ -191,7 +204,8 @@ def _decide(graph: Graph, strands: Sequence[Strand], target: Target) -> bool:
     else:
         before, after = sum(c for c in apart if c is not None), sum(c for c in together if c is not None)
         good = after < before
-        how = "parts are views" if view else f"{together[1]:,.0f} of them for cutting the result apart"
+        how = f"{together[1]:,.0f} of them for cutting the result apart"
+        how = "parts are views" if view else "readers take their parts out" if taken_in else how
         operand = strands[0].head.inputs[0]
         reason = f"{len(strands)} products of '{operand}' as one: {after:,.0f} cycles for {before:,.0f}, {how}"
     graph.decisions.append(Decision(whole.outputs[0], names[0], ", ".join(names[1:]), good, reason))

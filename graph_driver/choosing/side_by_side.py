@@ -36,13 +36,14 @@ def column_axis(graph: Graph, strand: Strand) -> int:
     return 1 if strand.head.op_type == "Conv" else len(graph.tensors[strand.result].shape or ()) - 1
 
 
-def side_by_side(graph: Graph, strands: Sequence[Strand]) -> list[Node]:
-    """One product for all heads, one node for each row of nodes after them, and the `Split` of the result.
+def side_by_side(graph: Graph, strands: Sequence[Strand], slices: bool = False) -> list[Node]:
+    """One product for all heads, one node for each row of nodes after them, and the cut of the result: a `Split`, or
+    a `Slice` for each strand, which its reader can take in.
 
     The strands are alike but for the columns of their weights and for constants beside their results. New
     tensors join `graph`, its nodes stay as they are.
     """
-    return _Joining(graph, strands).nodes()
+    return _Joining(graph, strands).nodes(slices)
 
 
 class _Joining:
@@ -53,7 +54,7 @@ class _Joining:
         self.axis = column_axis(graph, strands[0])
         self.widths = [int((graph.tensors[s.result].shape or ())[self.axis]) for s in strands]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self, slices: bool) -> list[Node]:
         first = self.strands[0]
         made = [self.result(first.made[0])]
         out = [Node(first.head.name, first.head.op_type, self.operands(), made[:1], dict(first.head.attrs))]
@@ -65,7 +66,7 @@ class _Joining:
             ]
             made.append(self.result(first.made[k + 1]))
             out.append(Node(node.name, node.op_type, inputs, made[-1:], dict(node.attrs)))
-        return [*out, self.cut(made[-1])]
+        return [*out, *(self.slices(made[-1]) if slices else [self.cut(made[-1])])]
 
     def operands(self) -> list[str]:
         """Of the product: the shared operand, the weights, and what is added to each column if anything is."""
@@ -108,6 +109,21 @@ class _Joining:
         else:
             attrs["split"] = self.widths
         return Node(f"{self.strands[0].head.name} parts", "Split", inputs, [s.result for s in self.strands], attrs)
+
+    def slices(self, whole: str) -> list[Node]:
+        """The result of each strand as a node of its own."""
+        found, begin = [], 0
+        for s, width in zip(self.strands, self.widths, strict=True):
+            ends = {"starts": [begin], "ends": [begin + width], "axes": [self.axis]}
+            attrs: dict[str, Any] = {}
+            inputs = [whole]
+            if self.graph.opsets.get("", 1) >= 10:
+                inputs += [self.tensor(f"{s.result} {n}", i64, np.array(v, np.int64)) for n, v in ends.items()]
+            else:
+                attrs |= ends
+            found.append(Node(f"{s.head.name} part", "Slice", inputs, [s.result], attrs))
+            begin += width
+        return found
 
     def result(self, like: str) -> str:
         """A tensor like `like` with all columns."""

@@ -40,7 +40,28 @@ def attention_inputs(rows: int, columns: tuple[int, ...] = (32, 32, 32), keep: b
     return model_of(nodes, {"x": [1, rows, 48]}, outputs, given)
 
 
-def block(opset: int = 17, concat: bool = False) -> onnx.ModelProto:
+def attention(rows: int, heads: int = 4, wide: int = 16) -> onnx.ModelProto:
+    """Attention of `rows` tokens from its operand to its result."""
+    n, nodes = heads * wide, []
+    given = weights(**{f"w{k}": (48, n) for k in "qkv"}, **{f"b{k}": (n,) for k in "qkv"})
+    given |= {"shape": np.array([1, rows, heads, wide], np.int64), "scale": np.array(0.25, np.float32)}
+    for k in "qkv":
+        nodes += [
+            helper.make_node("MatMul", ["x", f"w{k}"], [f"m{k}"]),
+            helper.make_node("Add", [f"m{k}", f"b{k}"], [f"a{k}"]),
+            helper.make_node("Reshape", [f"a{k}", "shape"], [f"r{k}"]),
+            helper.make_node("Transpose", [f"r{k}"], [f"t{k}"], perm=[0, 2, 3, 1] if k == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        helper.make_node("MatMul", ["tq", "tk"], ["s"]),
+        helper.make_node("Mul", ["s", "scale"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "tv"], ["y"]),
+    ]
+    return model_of(nodes, {"x": [1, rows, 48]}, {"y": None}, given)
+
+
+def block(opset: int = 17, concat: bool = False, batch: int = 1) -> onnx.ModelProto:
     """The head of an Inception block: 1x1 convolutions of one image, each with a ReLU, one without bias."""
     given = weights(w0=(64, 32, 1, 1), b0=(64,), w1=(64, 32, 1, 1), w2=(48, 32, 1, 1), b2=(48,))
     nodes = []
@@ -55,7 +76,7 @@ def block(opset: int = 17, concat: bool = False) -> onnx.ModelProto:
         ]
         return model_of(nodes, {"x": [1, 32, 14, 14]}, {"y": None}, given, opset)
     nodes += [helper.make_node("GlobalMaxPool", [f"r{k}"], [f"y{k}"]) for k in range(3)]
-    return model_of(nodes, {"x": [1, 32, 14, 14]}, {f"y{k}": None for k in range(3)}, given, opset)
+    return model_of(nodes, {"x": [batch, 32, 14, 14]}, {f"y{k}": None for k in range(3)}, given, opset)
 
 
 def check(proto: onnx.ModelProto, **options: Any) -> Model:
@@ -88,9 +109,35 @@ def test_queries_keys_and_values_of_one_token_are_one_kernel() -> None:
     assert any("joined" in d and "product0" in d for d in model.report().decisions)
 
 
-def test_many_rows_would_have_to_be_cut_apart() -> None:
-    (decision,) = decisions(attention_inputs(16))
+@pytest.mark.parametrize("rows", [2, 5, 16, 37, 128])
+def test_queries_keys_and_values_of_any_tokens_are_one_kernel(rows: int) -> None:
+    """Who reads a part takes it out of the whole: no kernel cuts, and every bit is as before."""
+    proto = attention(rows)
+    model, apart = check(proto), check(proto, disable=["siblings"])
+    products = [label for label in labels(model) if label == "MatMul+Add"]
+    assert len(products) == 1 and labels(apart).count("MatMul+Add") == 3
+    assert len(labels(model)) == len(labels(apart)) - 2 and not {"Slice", "Split"} & {*labels(model)}
+    assert any("readers take their parts out" in d.reason for d in decisions(proto))
+    x = rng.standard_normal((1, rows, 48)).astype(np.float32)
+    np.testing.assert_array_equal(model({"x": x})["y"], apart({"x": x})["y"])
+
+
+def test_parts_that_two_kernels_read_would_have_to_be_cut_apart() -> None:
+    proto = attention_inputs(16)
+    for k in range(3):
+        proto.graph.node.append(helper.make_node("ReduceMax", [f"a{k}"], [f"z{k}"], keepdims=1))
+        proto.graph.output.append(helper.make_empty_tensor_value_info(f"z{k}"))
+    (decision,) = decisions(proto)
     assert not decision.joined and "for cutting the result apart" in decision.reason
+    check(proto)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 17])
+def test_branches_of_several_images(opset: int) -> None:
+    proto = block(opset, batch=3)
+    model = check(proto)
+    assert sum(label.startswith("Conv") for label in labels(model)) == 1
+    assert labels(check(proto, disable=["siblings"])).count("Conv+Relu") == 3
 
 
 @pytest.mark.parametrize("opset", [11, 17])
@@ -119,7 +166,10 @@ def test_why_siblings_are_kept_apart() -> None:
 def test_whatever_is_joined_stays_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined by force: several rows, unequal columns, constants of all shapes beside the results, Gemm."""
     monkeypatch.setattr(siblings, "_cycles", lambda graph, node, target, sizes: 0.0 if node.op_type == "Split" else 1.0)
-    assert "Split" in labels(check(attention_inputs(5, (8, 24, 3))))
+    assert labels(check(attention_inputs(5, (8, 24, 3)))) == ["MatMul+Add", *["Slice+ReduceSum"] * 3]
+    with monkeypatch.context() as patched:
+        patched.setattr(siblings, "_is_taken_in", lambda graph, name, consumers: False)
+        assert "Split" in labels(check(attention_inputs(5, (8, 24, 3))))
     given = weights(w0=(8, 20), w1=(5, 20), c0=(8,), s0=(1, 8), s1=(3, 1), t=(1,))
     nodes = [
         helper.make_node("Gemm", ["x", "w0", "c0"], ["g0"], transB=1, alpha=0.5),
