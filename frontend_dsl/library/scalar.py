@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from polyc.frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log, log1p, max, min, pow, sigmoid, sqrt, tanh
+from polyc.frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log1p, max, min, pow, sigmoid, sqrt, tanh
 from polyc.poly.dtypes import DType, f64
 
+LN2 = 0.6931471805599453
 Scalar = Callable[..., Any]
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -243,18 +244,28 @@ def sign(x: Any) -> Any:
 
 
 def asinh(x: Any) -> Any:
-    """By `log1p` of a positive number, so that small arguments keep their digits."""
-    return (1 if x >= 0 else -1) * log1p(abs(x) + x * x / (1 + sqrt(x * x + 1)))
+    """By `log1p` of `|x| + x**2 / (1 + sqrt(x**2 + 1))`, so that small arguments keep their digits; above 1 by `1 / x`
+    and half of that sum, so that nothing overflows. A zero stays as it is."""
+    a = 1.0 * abs(x)  # arithmetic on bf16 gives f32
+    u = 1 / a if a > 1 else a
+    more = (a if a > 1 else u * u) / ((u if a > 1 else 1) + sqrt(u * u + 1))
+    y = log1p(0.5 * a + (0.5 * more - 0.5)) + LN2 if a > 1 else log1p(a + more)
+    return y if x > 0 else (-y if x < 0 else 1.0 * x)
 
 
 def acosh(x: Any) -> Any:
-    """`log(x + sqrt(x**2 - 1))`, with the square factored so that arguments close to 1 keep their digits."""
-    return log(x + sqrt((x - 1) * (x + 1)))
+    """By `log1p` of what `x + sqrt(x**2 - 1)` is above 1, so that arguments close to 1 keep their digits; above 2 of
+    half of it, so that nothing overflows."""
+    t = 1.0 * x - 1
+    more = sqrt(t) * sqrt(t + 2)
+    return log1p(0.5 * t + (0.5 * more - 0.5)) + LN2 if x > 2 else log1p(t + more)
 
 
 def atanh(x: Any) -> Any:
-    """By `log1p`, so that small arguments keep their digits."""
-    return 0.5 * log1p(2 * x / (1 - x))
+    """By `log1p` of a positive number, so that arguments close to 0, 1 and -1 keep their digits."""
+    a = abs(x)
+    y = 0.5 * log1p(2 * a / (1 - a))
+    return y if x > 0 else (-y if x < 0 else 1.0 * x)
 
 
 def add(a: Any, b: Any) -> Any:

@@ -52,6 +52,8 @@ def split(program: Program) -> Case:
             kept.append(o)
     if not checks:
         raise ModelError("it checks nothing")
+    if any(o.operands[1] not in constants for o in checks):
+        raise ModelError("what it expects is computed")
     expected = [constants[o.operands[1]] for o in checks]
     end = Operation("return", main.line, [o.operands[0] for o in checks])
     body = Region(arguments, [*kept[:-1], end])
