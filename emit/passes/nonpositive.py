@@ -24,7 +24,13 @@ NAME = "exp_nonpositive"
 
 
 def sharpen(scop: Scop, fn: Function) -> Function:
-    """`fn` (loops of `scop`) with `exp_nonpositive` for `exp` in the statements where that is proved."""
+    """`fn` (loops of `scop`) with `exp_nonpositive` for `exp` in the statements where that is proved.
+
+    Not where the order of sums is fixed: the bits of such a program are the same whatever it is joined with, and on
+    GPUs; the proof depends on what else is in the Scop, and the two functions round differently.
+    """
+    if not scop.reassociate:
+        return fn
     found = frozenset(s.name for s in scop.statements.values() if _never_positive(scop, s))
     return replace(fn, body=_sharpened(fn.body, found)) if found else fn
 

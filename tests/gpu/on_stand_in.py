@@ -175,6 +175,23 @@ def package(device: Device) -> None:
             raise AssertionError("code for sm_90 on sm_80")
 
 
+def bits(device: Device) -> None:
+    """With `reproducible` whole models have the same bits through LLVM and through CUDA's text."""
+    from reproducible.test_reproducible import network
+    from test_random_graphs import grown
+
+    import polyc
+
+    rng = np.random.default_rng()
+    x = rng.standard_normal((2, 3, 9, 9)).astype(np.float32)
+    for model, feeds, dims in ((network(rng, 8, 9), {"x": x}, {"N": 2}), (*grown(501), {}), (*grown(503), {})):
+        expected = polyc.compile_model(model, threads=1, reproducible=True, dims=dims)(feeds)
+        compiled = polyc.compile_model(model, target="cuda", reproducible=True, dims=dims)
+        assert not compiled.plan.host_steps
+        for name, value in compiled(feeds).items():
+            assert value.tobytes() == expected[name].tobytes(), name
+
+
 def benchmark(device: Device) -> None:
     """`python -m benchmarks.gpu` measures right results on this "device"."""
     import json
@@ -197,7 +214,7 @@ def benchmark(device: Device) -> None:
 if __name__ == "__main__":
     what = {
         "operators": operators, "model": model, "bounds": bounds, "aliases": aliases, "package": package,
-        "benchmark": benchmark,
+        "benchmark": benchmark, "bits": bits,
     }  # fmt: skip
     what[sys.argv[2]](use(sys.argv[1]))
     print("ok")

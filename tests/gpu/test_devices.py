@@ -197,6 +197,13 @@ def test_a_model_through_the_stand_in_driver(interface: str, folder: Path) -> No
 
 
 @needs_shim
+@pytest.mark.long
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_bits_of_models_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "bits")
+
+
+@needs_shim
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_indices_outside_through_the_stand_in_driver(interface: str, folder: Path) -> None:
     on_stand_in(folder, interface, "bounds")

@@ -10,7 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
-from polyc import dims, empty, f32, op
+from polyc import dims, empty, exp, f32, max, op
+from polyc.emit.lowering.lower import lower
+from polyc.emit.targets import get
 from polyc.poly.dependences import conflicts
 from polyc.poly.errors import OptionError, ScopError
 from polyc.poly.reduction import contracts, fixed_order
@@ -62,6 +64,14 @@ def test_bits_are_the_same_everywhere() -> None:
     assert len(set(found.values())) == 1, [k for k, v in found.items() if v != found["cpu", 1, 4]]
 
 
+def test_functions_are_those_of_the_program() -> None:
+    """A shorter exponential where nothing is positive rounds otherwise, and not every back end has it."""
+    scop = exponentials.scop()
+    for program, expected in ((scop, True), (fixed_order(scop), False)):
+        loops = str(lower(program, program.tree, "f", get("cpu")))
+        assert ("exp_nonpositive" in loops) == expected
+
+
 def test_what_is_joined_rounds_as_what_is_apart() -> None:
     """A product that a node rounds before a sum is no fused multiply-add where the two become one kernel."""
     rng = np.random.default_rng()
@@ -70,6 +80,18 @@ def test_what_is_joined_rounds_as_what_is_apart() -> None:
     x = rng.standard_normal((3, 501)).astype(np.float32)
     ways = [polyc.compile_model(model, reproducible=True, fuse=fuse)({"x": x})["y"].tobytes() for fuse in (True, False)]
     assert ways[0] == ways[1]
+
+
+@op
+def exponentials(x: f32[N]) -> f32[N]:
+    y = empty((N,), f32)
+    top = empty((1,), f32)
+    top[0] = x[0]
+    for i in range(N):
+        top[0] = max(top[0], x[i])
+    for i in range(N):
+        y[i] = exp(x[i] - top[0])
+    return y
 
 
 @op
