@@ -29,6 +29,28 @@ from polyc.poly.errors import ModelError
 __all__ = ["programs"]  # a fixture
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of kernels, as the cache has them, for all tests here: most compile the same small network."""
+    folder = tmp_path_factory.mktemp("kernels")
+    for k in range(256):
+        (folder / f"{k:02x}").mkdir()
+    return folder
+
+
+@pytest.fixture
+def no_kernels() -> None:
+    """For tests whose models must be compiled to the end."""
+
+
+@pytest.fixture(autouse=True)
+def kernels_of_all_tests(request: pytest.FixtureRequest, tmp_path: Path, kernels: Path) -> None:
+    """The cache of a test begins with the kernels of those before it, and without finished programs."""
+    (tmp_path / "cache").mkdir()
+    for folder in () if "no_kernels" in request.fixturenames else kernels.iterdir():
+        (tmp_path / "cache" / folder.name).symlink_to(folder)
+
+
 def with_bodies() -> onnx.ModelProto:
     """An `If` whose branches are compiled, with weights of their own."""
     rng = np.random.default_rng(0)
@@ -87,6 +109,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_known_model_is_the_one_that_was_compiled(programs: Path, tmp_path: Path, name: str) -> None:
     build, options = MODELS[name]
@@ -292,6 +315,7 @@ def test_external_data_is_part_of_the_content(programs: Path, tmp_path: Path, mo
         polyc.compile_model(a, threads=1)
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_a_file_that_changes_while_it_is_compiled_is_not_kept(programs: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(network(1), path)
@@ -427,7 +451,6 @@ def test_programs_can_be_left_alone(programs: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_cache_that_cannot_be_written_does_no_harm(programs: Path) -> None:
-    programs.parent.mkdir()
     programs.parent.chmod(0o500)
     new(network(), dims={"N": 2})
 
