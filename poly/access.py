@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import islpy as isl
 
@@ -38,6 +38,11 @@ class Access:
 def accesses(scop: Scop) -> tuple[Access, ...]:
     """All accesses, statement by statement: reads in evaluation order, then the write."""
     return tuple(a for s in scop.statements.values() for a in _statement_accesses(scop, s))
+
+
+def accesses_by(scop: Scop, statements: Collection[str]) -> tuple[Access, ...]:
+    """Those by some statements, in the same order; not remembered."""
+    return tuple(a for n, s in scop.statements.items() if n in statements for a in _statement_accesses(scop, s))
 
 
 @per_scop

@@ -8,13 +8,13 @@ but not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Literal
 
 import islpy as isl
 
-from polyc.poly.access import Access, accesses
+from polyc.poly.access import Access, accesses, accesses_by
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Load
 from polyc.poly.ordering.one_dim import equated_dims
@@ -72,11 +72,20 @@ def union_of(maps: Mapping[Pair, isl.Map]) -> isl.UnionMap:
 @per_scop
 def conflicts(scop: Scop) -> Conflicts:
     """All conflicts of `scop`, exact for affine accesses (supersets where accesses are `may`)."""
+    return _conflicts(scop, accesses(scop))
+
+
+def conflicts_among(scop: Scop, statements: Collection[str]) -> Conflicts:
+    """The conflicts of some statements with each other; not remembered."""
+    return _conflicts(scop, accesses_by(scop, statements))
+
+
+def _conflicts(scop: Scop, found: Iterable[Access]) -> Conflicts:
     ordered: dict[Pair, isl.Map] = {}
     relaxed: dict[Pair, isl.Map] = {}
     operator = {n: s.reduction for n, s in scop.statements.items() if reorders(scop, s)}
     by_array: dict[str, list[Access]] = {}
-    for a in accesses(scop):
+    for a in found:
         by_array.setdefault(a.array, []).append(a)
     for group in by_array.values():
         for first, second in _distinct_pairs(group):

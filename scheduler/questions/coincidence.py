@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import islpy as isl
 
-from polyc.poly.dependences import conflicts
+from polyc.poly.dependences import Conflicts, conflicts, conflicts_among
 from polyc.poly.ordering.narrowing import Facts, facts
 from polyc.poly.ordering.one_dim import OneDims, forms
 from polyc.poly.records import dataclass
@@ -62,19 +62,26 @@ class Carried:
     vector: bool
 
 
-def all_pairs(scop: Scop) -> list[Pair]:
-    """All conflicts of a Scop."""
-    found, known, answers = conflicts(scop), forms(scop), facts(scop)
+def all_pairs(scop: Scop, among: Collection[str] | None = None) -> list[Pair]:
+    """All conflicts of a Scop, or only those of some of its statements with each other."""
+    # What is remembered serves others, too: nothing is found twice where that is most of it.
+    part = among is not None and 2 * len(among) <= len(scop.statements)
+    found = conflicts_among(scop, among) if among is not None and part else conflicts(scop)
+    known, answers = forms(scop), facts(scop)
     # (Lanes add up the updates of one statement.)
     relaxed = [
         Pair(a, b, m, a == b, found.equated_relaxed[a, b], known, answers) for (a, b), m in found.relaxed.items()
     ]
-    return ordered_pairs(scop) + relaxed
+    return _ordered(scop, found) + relaxed
 
 
 def ordered_pairs(scop: Scop) -> list[Pair]:
     """The conflicts whose order counts: all but those between updates of one reduction, also by several statements."""
-    found, known, answers = conflicts(scop), forms(scop), facts(scop)
+    return _ordered(scop, conflicts(scop))
+
+
+def _ordered(scop: Scop, found: Conflicts) -> list[Pair]:
+    known, answers = forms(scop), facts(scop)
     return [Pair(a, b, m, False, found.equated[a, b], known, answers) for (a, b), m in found.ordered.items()]
 
 

@@ -170,5 +170,6 @@ def _best(scop: Scop, tree: Node, name: str, plan: Planner) -> tuple[Form | None
 
 def _parallel(scop: Scop, tree: Node, names: Sequence[str]) -> set[str]:
     """Those statements that have a loop around them which carries nothing."""
-    carried = analyse(tree, all_pairs(scop))
+    together = {s for n in names for m in loops_around(tree, n)[:1] for s in m.schedule}  # no others are in their loops
+    carried = analyse(tree, all_pairs(scop, together))
     return {n for n in names if any(carried[m.name].parallel for m in loops_around(tree, n))}

@@ -13,6 +13,7 @@ import pytest
 
 from polyc import dims, empty, f64, grid, i64, inout, op
 from polyc.emit import targets
+from polyc.poly.dependences import conflicts, conflicts_among
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.legality import check_parallel
 from polyc.poly.rewriting.gather import coordinates
@@ -313,3 +314,16 @@ def test_the_program_chooses_phases_by_strides() -> None:
     """`gather_sums` without forms: phases where subscripts have a stride."""
     schedule = gather_sums(convolution_backwards.scop().schedule(), "f")
     assert [s.args for s in schedule.trace if s.name == "gather"] == [{"statement": "S0", "phases": True}]
+
+
+@pytest.mark.parametrize("operator", [transposed, padded, stencil_backwards])
+def test_conflicts_of_some_statements_are_those_of_all(operator: Any) -> None:
+    scop = operator.scop()
+    whole = conflicts(scop)
+    for count in range(1, len(scop.statements) + 1):
+        for some in itertools.combinations(scop.statements, count):
+            part = conflicts_among(scop, some)
+            for all_of, found in ((whole.ordered, part.ordered), (whole.relaxed, part.relaxed)):
+                wanted = {pair: m for pair, m in all_of.items() if {*pair} <= {*some}}
+                assert found.keys() == wanted.keys()
+                assert all(m.is_equal(wanted[pair]) for pair, m in found.items())
