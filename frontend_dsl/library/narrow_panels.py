@@ -19,7 +19,7 @@ from polyc.poly.records import dataclass
 WORD, BYTES = 32, 4
 LARGEST = 127.0  # of one digit
 BASE = 256.0
-UNPACKED = 256  # codes of a column that are unpacked at a time: with as many columns as a panel has, in L1
+UNPACKED = 48 << 10  # bytes of a panel's codes that are unpacked at a time, as f32: they stay in L2 for all rows
 HEAD = 1 << 21  # of three digits: twice that times the power of two below the largest element fits them
 PHI = float(2**23 + 1)  # (2u)^-1 + 1 for the rounding unit u = 2^-24 of f32
 ONE_LESS = 1.0 - 2.0**-24
@@ -141,40 +141,39 @@ def _of_rows(M: Any, w: Panels) -> Any:
     block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
     blocks, P, V, per = block.count, w.lanes, w.vectors, w.groups * BYTES
     codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
-    together = max(1, UNPACKED // size)
-    steps = -(-blocks // together)
+    together = max(1, min(UNPACKED // (w.width * size * f32.bytes), blocks))
+    depth, steps = together * size, -(-blocks // together)
     parts = tuple(
         (base, n, R, tuple((r, v) for r in range(R) for v in range(V))) for base, n, R in row_parts(M, w.rows)
     )
 
     @op
     def panel_product_of_rows(A: f32[M, K], W: u32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
-        Y, X = empty((M, N), f32), empty((M, blocks, size), f32)
+        Y, X = empty((M, N), f32), empty((steps, M, depth), f32)
         for i, n in grid(M, N):
             Y[i, n] = 0.0
-        for i, b, e in grid(M, blocks, size):
-            X[i, b, e] = 0.0
-            if b * size + e < K:
-                X[i, b, e] = A[i, b * size + e]
+        for c, i in grid(steps, M):
+            for e in range(min(depth, K - c * depth)):
+                X[c, i, e] = A[i, c * depth + e]
         for q, c in grid(w.count, steps):
-            D = empty((together, size, V, P), f32)
-            for b in range(c * together, min((c + 1) * together, blocks)):
+            D = empty((depth, V, P), f32)
+            for d in range(min(together, blocks - c * together)):
                 for k, v, p in grid(w.words, V, P):
                     for g, j in w.places:
-                        D[b - c * together, k * per + g * BYTES + j, v, p] = (
-                            f32(i32(unpacked(W[q, b, k, v, p], (g, j), block))) - f32(Z[place((q, b, v, p), block)])
-                        ) * S[q, b, v, p]
+                        D[d * size + k * per + g * BYTES + j, v, p] = (
+                            f32(i32(unpacked(W[q, c * together + d, k, v, p], (g, j), block)))
+                            - f32(Z[place((q, c * together + d, v, p), block)])
+                        ) * S[q, c * together + d, v, p]
             for base, count, R, tile in parts:
                 for o in range(count):
                     y = empty((R, V, P), f32)
                     for p in range(P):
                         for r, v in tile:
                             y[r, v, p] = 0.0
-                    for b in range(c * together, min((c + 1) * together, blocks)):
-                        for e in range(size):
-                            for p in range(P):
-                                for r, v in tile:
-                                    y[r, v, p] += X[base + o * R + r, b, e] * D[b - c * together, e, v, p]
+                    for e in range(min(depth, K - c * depth)):
+                        for p in range(P):
+                            for r, v in tile:
+                                y[r, v, p] += X[c, base + o * R + r, e] * D[e, v, p]
                     for p in range(P):
                         for r, v in tile:
                             if q * w.width + v * P + p < N:

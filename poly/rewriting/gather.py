@@ -123,6 +123,25 @@ def mixes(s: Statement, params: Sequence[str]) -> bool:
     return any(not value.is_cst() and len(_factors(value)) != 1 for value in f)
 
 
+def scatters(s: Statement, scop: Scop) -> bool:
+    """Whether a statement's subscripts mix iterators (`mixes`) so that iterations of these meet in an element.
+
+    `X[2 * o + k]` with k below 3 scatters. `X[8 * o + k]` with k below 8, which a loop in blocks writes, does not: each
+    element has its own o and k, so neither loop carries the update.
+    """
+    if not mixes(s, scop.params):
+        return False
+    domain = s.domain.intersect_params(scop.context)
+    written = isl.Map.from_domain(domain)
+    moving = [False] * len(s.iters)
+    for value in subscripts(s, scop.params):
+        written = written.flat_range_product(isl.Map.from_pw_aff(value))
+        moving = [m or bool(value.involves_dims(isl.dim_type.in_, k, 1)) for k, m in enumerate(moving)]
+    for k in reversed([k for k, m in enumerate(moving) if not m]):
+        written = written.project_out(isl.dim_type.in_, k, 1)
+    return not written.is_injective()
+
+
 def coordinates(
     scop: Scop, s: Statement, kept: Sequence[str] = (), summed: Sequence[str] | None = None
 ) -> list[Coordinates]:

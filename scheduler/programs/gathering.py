@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.rewriting.gather import coordinates, mixes, strides
+from polyc.poly.rewriting.gather import coordinates, scatters, strides
 from polyc.poly.tree import Band, loop_names, loops_around
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.programs.distribution import distribute_all
@@ -54,7 +54,7 @@ def mixed(s: Schedule, loop: str) -> dict[str, Form]:
     found: dict[str, Form] = {}
     for name in locate(s.tree, loop).member.schedule:
         stmt = s.scop.statements[name]
-        if stmt.reduction is not None and not stmt.dynamic and mixes(stmt, s.scop.params):
+        if stmt.reduction is not None and not stmt.dynamic and scatters(stmt, s.scop):
             stride = strides(coordinates(s.scop, stmt)[0])
             found[name] = "phases" if max(stride, default=1) > 1 else "elements"
     return found

@@ -16,7 +16,7 @@ import islpy as isl
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr
 from polyc.poly.forms.ranges import points_of_box
-from polyc.poly.rewriting.gather import mixes
+from polyc.poly.rewriting.gather import scatters
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loops_around, loops_below
 from polyc.poly.words import first_line
@@ -120,7 +120,7 @@ def _rows_together(plan: Planner, loop: str, names: Sequence[str], most: int, fi
 
 def _scatters(scop: Scop, name: str) -> bool:
     s = scop.statements[name]
-    return s.reduction is not None and not s.dynamic and mixes(s, scop.params)
+    return s.reduction is not None and not s.dynamic and scatters(s, scop)
 
 
 def _nest(plan: Planner, loop: str, names: Sequence[str]) -> bool:

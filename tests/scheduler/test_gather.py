@@ -298,6 +298,35 @@ def test_the_model_chooses_the_form() -> None:
     assert scatter.outcome == "declined" and set(scatter.figures) == {"S0_scatter", "S0_elements"}
 
 
+def test_blocks_do_not_scatter() -> None:
+    """A subscript of two loops that tells their iterations apart needs no other form."""
+
+    @op
+    def in_blocks(A: f64[37, 64], B: f64[64, 200]) -> f64[37, 200]:
+        Y = empty((37, 200), f64)
+        for i, n in grid(37, 200):
+            Y[i, n] = 0.0
+        for q, c in grid(25, 4):
+            D = empty((16, 8), f64)
+            for e, p in grid(16, 8):
+                D[e, p] = 2.0 * B[16 * c + e, 8 * q + p]
+            for i in range(37):
+                y = empty(8, f64)
+                for p in range(8):
+                    y[p] = 0.0
+                for e in range(16):
+                    for p in range(8):
+                        y[p] += A[i, 16 * c + e] * D[e, p]
+                for p in range(8):
+                    Y[i, 8 * q + p] += y[p]
+        return Y
+
+    schedule = automatic(in_blocks.scop(), targets.get("x86-64-v3"))
+    assert not [s for s in schedule.trace if s.name == "gather"]
+    a, b = integers(37, 64), integers(64, 200)
+    assert (in_blocks.compile(schedule=schedule, threads=1)(a, b) == 2 * a @ b).all()
+
+
 def test_updates_of_a_stencil_get_loops_each() -> None:
     """No loop around the updates as written is parallel; each alone has one."""
     schedule, (apart,) = gathering(stencil_backwards)
