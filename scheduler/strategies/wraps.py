@@ -1,0 +1,189 @@
+"""Strategy: a loop is cut where subscripts wrap round, so that what lies between is read in whole vectors.
+
+    for j: B[j] = A[(j + n - 1) % n] + A[(j + 1) % n]
+    ->   j = 0: ...; for j from 1 to n - 2: B[j] = A[j - 1] + A[j + 1]; j = n - 1: ...
+
+Neighbours in a periodic field, or edges that count on (`A[max(i - 1, 0)]`), are affine in pieces: `%`, `//`, `min` and
+`max` of the loop change their form at a few of its iterations. Between two of these each is one affine function, which
+the bounds of the loop then tell later passes (index-set splitting: Griebl, Feautrier and Lengauer, "Index set
+splitting", IJPP 2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil, floor
+
+import islpy as isl
+
+from polyc.poly.binding import linear_form
+from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite, variables, walk
+from polyc.poly.forms.ranges import value_range
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Member
+from polyc.scheduler.cost.vector_loops import GAIN, iterator, lanes_for, vector_cost
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.planner import Planner
+from polyc.scheduler.transformations.tree_edit import is_dynamic, locate, reaching
+
+MOST_PLACES = 4
+"""Iterations at which a loop is cut: each makes one more copy of what is inside."""
+LEAST_VECTORS = 4
+"""A loop is cut that has so many vectors of iterations for each place."""
+
+Ends = tuple[int, int]
+
+
+def cut_at_wraps(plan: Planner, members: Sequence[Member]) -> list[str]:
+    """Cut that one of nested loops which, but for subscripts that wrap round, would be the best vector loop.
+
+    Returns:
+        The parts that fill a vector; none where nothing wraps or nothing is gained.
+    """
+    stmts = tuple(members[-1].schedule)
+    if not any(_folds(e) for n in stmts for e in _subscripts(plan.scop.statements[n])):
+        return []
+    kept = min(_cost(plan, plan.scop, m, stmts) for m in members)
+    for m in reversed(members):
+        ends = _ends(plan, m)
+        if ends is None or is_dynamic(plan.scop, m) or not plan.carried()[m.name].vector:
+            continue
+        places = _places(plan.scop, m, stmts, ends)
+        lanes = lanes_for(plan.scop, stmts, ends[1] - ends[0] + 1, plan.target)
+        if not 0 < len(places) <= MOST_PLACES or ends[1] - ends[0] < LEAST_VECTORS * lanes * len(places):
+            continue
+        if _cost(plan, _unfolded(plan.scop, m, stmts, ends), m, stmts) < GAIN * kept:
+            return _cut(plan, m, places, ends, lanes)
+    return []
+
+
+def _cost(plan: Planner, scop: Scop, m: Member, stmts: Sequence[str]) -> float:
+    """Of an iteration in lanes, or one by one where lanes are not legal."""
+    extent = plan.extent(m, stmts)
+    lanes = lanes_for(scop, stmts, extent, plan.target) if plan.carried()[m.name].vector else 1
+    return vector_cost(scop, m, stmts, lanes, extent)
+
+
+def _cut(plan: Planner, m: Member, places: Sequence[int], ends: Ends, lanes: int) -> list[str]:
+    """The loop cut there; its parts that fill a vector."""
+    names = [m.name]
+
+    def apart(s: Schedule) -> Schedule:
+        for at in places:
+            before = set(s.loops)
+            s = s.index_split(names[-1], at)
+            names.append(next(n for n in s.loops if n not in before))
+        return s
+
+    shown = ", ".join(map(str, places))
+    if not plan.attempt(f"loop {m.name}", f"cut at {shown}, where subscripts wrap round", apart, at=shown):
+        return []
+    edges = [ends[0], *places, ends[1] + 1]
+    return [name for name, low, high in zip(names, edges, edges[1:], strict=False) if high - low >= lanes]
+
+
+def _ends(plan: Planner, m: Member) -> Ends | None:
+    """First and last value of a loop, where it stands, that follows an iterator of each statement."""
+    inside = reaching(plan.scop, locate(plan.tree, m.name).path)
+    found: list[Ends] = []
+    for name, time in m.schedule.items():
+        values = value_range(time, inside[name])
+        if values is None or _origin(plan.scop.statements[name], m) is None:
+            return None
+        found.append(values)
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _origin(s: Statement, m: Member) -> tuple[str, int] | None:
+    """The iterator whose value plus a number is the loop's."""
+    name = iterator(s, m.schedule[s.name])
+    if name is None:
+        return None
+    aff = m.schedule[s.name].get_pieces()[0][1]
+    if not aff.get_coefficient_val(isl.dim_type.in_, s.iters.index(name)).is_one():
+        return None
+    constant = aff.get_constant_val()
+    return (name, int(constant.to_python())) if constant.is_int() else None
+
+
+def _subscripts(s: Statement) -> Iterator[Expr]:
+    """Of all accesses of a statement."""
+    yield from s.index
+    for top in (s.value, *(() if s.predicate is None else (s.predicate,))):
+        yield from (e for load in walk(top) if isinstance(load, Load) for e in load.index)
+
+
+def _folds(e: Expr) -> bool:
+    return any(isinstance(x, Binary) and x.op in ("%", "//", "min", "max") for x in walk(e))
+
+
+def _places(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> list[int]:
+    """The first values of the loop at which a subscript has another form than before."""
+    found: set[int] = set()
+    for s in (scop.statements[n] for n in stmts):
+        origin = _origin(s, m)
+        assert origin is not None  # (`_ends`)
+        name, shift = origin
+        for e in _subscripts(s):
+            for x in walk(e):
+                if isinstance(x, Binary):
+                    found |= {at + shift for at in _turns(x, name, (ends[0] - shift, ends[1] - shift))}
+    return sorted(found)
+
+
+def _turns(x: Binary, name: str, ends: Ends) -> set[int]:
+    """The values of an iterator, but the first, at which `%`, `//`, `min` or `max` of it alone begins a new piece; more
+    than `MOST_PLACES` say that there are too many."""
+    if x.op in ("%", "//") and isinstance(x.b, Const) and int(x.b.value) > 0:
+        found = _along(linear_form(x.a), name)
+        if found is None:
+            return set()
+        by, start = found
+        size = int(x.b.value)
+        first, last = sorted(floor((by * i + start) / size) for i in ends)
+        if last - first > MOST_PLACES:
+            return set(range(MOST_PLACES + 1))
+        # by > 0: where a multiple is reached; by < 0: behind where the multiple above is left
+        turns = {ceil((q * size - start) / by) if by > 0 else floor((q * size - start) / by) + 1
+                 for q in range(first + 1, last + 1)}  # fmt: skip
+    elif x.op in ("min", "max"):
+        found = _along(linear_form(Binary("-", x.a, x.b, x.dtype)), name)
+        if found is None:
+            return set()
+        by, start = found
+        turns = {ceil(-start / by)}
+    else:
+        return set()
+    return {t for t in turns if ends[0] < t <= ends[1]}
+
+
+def _along(form: tuple[dict[str, Fraction], Fraction] | None, name: str) -> tuple[int, int] | None:
+    """Slope and start of an integer function of one iterator alone."""
+    if form is None:
+        return None
+    slopes, start = form
+    moving = {n: c for n, c in slopes.items() if c}
+    if set(moving) != {name} or moving[name].denominator != 1 or start.denominator != 1:
+        return None
+    return int(moving[name]), int(start)
+
+
+def _unfolded(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> Scop:
+    """The program as its longest part sees it: for the cost model alone."""
+    changed = {}
+    for name in stmts:
+        s = scop.statements[name]
+        origin = _origin(s, m)
+        assert origin is not None
+        own = (ends[0] - origin[1], ends[1] - origin[1])
+
+        def plain(e: Expr, name: str = origin[0], own: Ends = own) -> Expr:
+            if not isinstance(e, Binary) or not _turns(e, name, own):
+                return e
+            return const_int(0) if e.op == "//" else e.a if name in variables(e.a) else e.b
+
+        index = tuple(rewrite(e, plain) for e in s.index)
+        changed[name] = replace(s, value=rewrite(s.value, plain), index=index)
+    return replace(scop, statements={**scop.statements, **changed})
