@@ -38,6 +38,8 @@ REMEMBERED = 1 << 14  # answers about accesses and loop times: more than one pro
 LEAST_STRIP = 64  # iterations: of fewer, starting loops would take longer than what they gain
 MOST_APART = 24  # statements of a loop that is taken apart, which bounds the time to look at them
 SHORT_ROWS = 4  # of rows that are this many vectors or fewer, one lane for each row is better
+MOST_PLACES = 4  # where subscripts wrap round and a loop is cut: each makes one more copy of what is inside
+LEAST_VECTORS = 4  # of iterations, that a loop has for each such place
 BYTE = 8  # bits
 
 

@@ -23,15 +23,10 @@ from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite, varia
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Member
-from polyc.scheduler.cost.vector_loops import GAIN, iterator, lanes_for, vector_cost
+from polyc.scheduler.cost.vector_loops import GAIN, LEAST_VECTORS, MOST_PLACES, iterator, lanes_for, vector_cost
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate, reaching
-
-MOST_PLACES = 4
-"""Iterations at which a loop is cut: each makes one more copy of what is inside."""
-LEAST_VECTORS = 4
-"""A loop is cut that has so many vectors of iterations for each place."""
 
 Ends = tuple[int, int]
 
