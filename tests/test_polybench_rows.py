@@ -13,7 +13,7 @@ from benchmarks.polybench.contender import Loop, of_polyc
 from benchmarks.polybench.page import page
 from benchmarks.polybench.rows import _estimated, _ratios, known_times
 from benchmarks.polybench.sources import Parameter
-from benchmarks.polybench.subjects import CLASS_OF, difference, subject
+from benchmarks.polybench.subjects import CLASS_OF, difference, near, subject
 from benchmarks.polybench.tasks import Case
 from examples.polybench import MODULES
 
@@ -48,6 +48,13 @@ def test_the_kernel_is_timed_on_what_is_checked(name: str, single: bool, tmp_pat
     for got, wanted in zip(call.results, given.reference(**wide, **given.constants), strict=True):
         assert got.dtype == (np.float32 if single else np.float64)
         assert difference(got, wanted) < (1e-4 if single else 1e-12)
+
+
+def test_sizes_nearby() -> None:
+    assert [near(n, "powers") for n in (1, 40, 60, 120, 400)] == [1, 32, 64, 128, 512]
+    assert [near(n, "primes") for n in (2, 40, 60, 120, 400)] == [2, 41, 61, 127, 401]
+    given = subject("gemm", "SMALL-primes")
+    assert given.values["A"].shape == (61, 83) and given.known()["NJ"] == 71
 
 
 def test_memory_of_a_contender_is_poisoned() -> None:

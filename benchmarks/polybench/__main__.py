@@ -18,7 +18,7 @@ from benchmarks.dated_page import add_outputs, publish
 from benchmarks.polybench.page import page
 from benchmarks.polybench.rows import Setting, known_times, row
 from benchmarks.polybench.sources import WHERE, Folders
-from benchmarks.polybench.subjects import INTEGERS
+from benchmarks.polybench.subjects import INTEGERS, NEAR, SIZES
 from examples.polybench import MODULES
 
 
@@ -29,19 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(WHERE, file=sys.stderr)
         return 2
     folders = Folders(options.polybench_source.resolve(), options.pluto and options.pluto.resolve(), options.cache)
-    known = known_times(options.peers, options.size, options.single)
+    size = f"{options.size}-{options.near}" if options.near else options.size
+    known = known_times(options.peers, size, options.single)
     names = [n for n in options.only or MODULES if not (options.single and n in INTEGERS)]
     kept = json.loads(options.json.read_text(encoding="utf-8")) if options.json and options.json.exists() else []
     rows = {r["kernel"]: r for r in kept}
     for name in names:
-        setting = Setting(folders, options.size, options.single, options.threads, options.symbolic, options.seed,
+        setting = Setting(folders, size, options.single, options.threads, options.symbolic, options.seed,
                           options.seconds, options.limit, known.get(name, {}), options.alone)  # fmt: skip
         rows[name] = row(name, setting)
         print(name, rows[name]["ms"], rows[name]["wrong"], file=sys.stderr, flush=True)
         if options.json:
             options.json.write_text(json.dumps(list(rows.values()), indent=1) + "\n", encoding="utf-8")
     ordered = [rows[n] for n in MODULES if n in rows]
-    subject = f"polybench-{options.size.lower()}{'-f32' * options.single}{'-symbolic' * options.symbolic}"
+    subject = f"polybench-{size.lower()}{'-f32' * options.single}{'-symbolic' * options.symbolic}"
     publish(options, f"{subject}-{options.threads}t", page(ordered), ordered)
     return int(any(n.startswith("polyc") for r in ordered for n in (*r["wrong"], *r["failed"])))
 
@@ -55,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
                       help="times measured elsewhere (kernel, peer, dtype, size, threads, seconds), for peers that are "
                       "not built here: gcc's time of this run times their ratio")  # fmt: skip
     made.add_argument("--only", action="append", choices=list(MODULES), metavar="KERNEL", help="these (default: all)")
-    made.add_argument("--size", choices=("MINI", "SMALL", "MEDIUM", "LARGE"), default="LARGE")
+    made.add_argument("--size", choices=SIZES, default="LARGE")
+    made.add_argument("--near", choices=NEAR, help="powers of two in the place of all sizes, or prime numbers, which "
+                      "nothing divides")  # fmt: skip
     made.add_argument("--f32", dest="single", action="store_true", help="f32 in the place of f64")
     made.add_argument("--threads", type=int, choices=(1, 2), default=1)
     made.add_argument("--symbolic", action="store_true", help="polyc's kernels for all sizes, and beside "

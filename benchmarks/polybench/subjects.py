@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from math import isqrt, log2
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,8 @@ CLASSES = {
 }
 CLASS_OF = {kernel: name for name, kernels in CLASSES.items() for kernel in kernels.split()}
 INTEGERS = ("floyd-warshall", "nussinov")  # these have no f32
+SIZES = ("MINI", "SMALL", "MEDIUM", "LARGE")
+NEAR = ("powers", "primes")
 TOLERANCE = {4: 1e-3, 8: 1e-9}  # of the largest magnitude of an array, by the bytes of an element
 
 
@@ -50,16 +53,29 @@ class Subject:
 
 
 def subject(name: str, size: str, single: bool = False, seed: int = 0) -> Subject:
-    """The kernel of PolyBench's name at `MINI` to `LARGE` with random inputs; `single` has f32 in the place of f64."""
+    """The kernel of PolyBench's name with random inputs; `single` has f32 in the place of f64.
+
+    `size`: `MINI` to `LARGE`; followed by `-powers` or `-primes`, with the numbers nearby (`near`) for all sizes.
+    """
     module: Any = import_module(f"examples.polybench.{MODULES[name]}")
     if single:
         module = in_f32(module)
-    sizes = module.SIZES[size]
+    size, _, kind = size.partition("-")
+    sizes = {n: near(v, kind) for n, v in module.SIZES[size].items()}
     values = module.inputs(sizes, np.random.default_rng(seed))
     operator = getattr(module, MODULES[name])
     constants = {k: v for k, v in values.items() if isinstance(v, int)}
     kept = {k: _narrowed(v) if single else v for k, v in values.items() if k not in constants}
     return Subject(name, operator, sizes, constants, kept, module.reference)
+
+
+def near(number: int, kind: str) -> int:
+    """The number; with `powers` the nearest power of two, with `primes` the next prime number from it on."""
+    if kind == "powers":
+        return 1 << round(log2(number))
+    while kind == "primes" and any(number % k == 0 for k in range(2, isqrt(number) + 1)):
+        number += 1
+    return number
 
 
 def _narrowed(value: Any) -> Any:

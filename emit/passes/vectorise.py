@@ -32,6 +32,7 @@ from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_st
 from polyc.emit.mathlib import BASIC
 from polyc.emit.passes.bounds import full
 from polyc.emit.passes.copies import copies, waiting
+from polyc.emit.passes.just_written import Element, one_by_one, written_before
 from polyc.emit.passes.reductions import Accumulators, combine_in_place
 from polyc.emit.passes.simplify import simplify
 from polyc.emit.passes.vector_expr import Cannot, Lanes, negated, widest
@@ -70,16 +71,17 @@ def serialise(fn: Function) -> Function:
 
 @dataclass(frozen=True)
 class _Place:
-    """Buffers and loop bounds `[lo, hi)` in scope."""
+    """Buffers and loop bounds `[lo, hi)` in scope; `fresh`: what the iteration before of the loop around has stored."""
 
     buffers: Mapping[str, Buffer]
     bounds: Mapping[str, tuple[Expr, Expr]]
+    fresh: tuple[Element, ...] = ()
 
     def inside(self, s: Stmt) -> _Place:
         if isinstance(s, For):
-            return _Place(self.buffers, {**self.bounds, s.var: (s.lo, s.hi)})
+            return _Place(self.buffers, {**self.bounds, s.var: (s.lo, s.hi)}, written_before(s))
         if isinstance(s, Alloc):
-            return _Place({**self.buffers, s.buffer.name: s.buffer}, self.bounds)
+            return replace(self, buffers={**self.buffers, s.buffer.name: s.buffer})
         return self
 
 
@@ -136,6 +138,9 @@ class _Vectoriser:
 
     def bounded(self, loop: For, place: _Place) -> Stmt:
         """The loop with as many lanes as keep what it stores lane by lane within `MOST_SCATTERED`."""
+        parts = self.one_by_one(loop, place) if place.fresh else None
+        if parts is not None:
+            return self.visit(parts, replace(place, fresh=()))
         lanes, out = self.lanes_of(loop), self.loop(loop, place)
         most = max(_scattered(out), *(_scattered(s.body) for s in walk(out) if isinstance(s, For)), 0)
         if most <= MOST_SCATTERED:
@@ -147,6 +152,15 @@ class _Vectoriser:
             raise Cannot(f"its lanes are too many: {reason}")
         self.notes.append(f"loop '{loop.loop}' has {fewer} lanes: {reason}")
         return self.loop(replace(loop, factor=fewer), place)
+
+    def one_by_one(self, loop: For, place: _Place) -> Stmt | None:
+        """The loop with single iterations at the end where it reads what was just stored; None: it reads no such."""
+        lanes = self.lanes_of(loop)
+        parts = one_by_one(loop, place.fresh, lanes, self.names) if lanes > 1 else None
+        if parts is None:
+            return None
+        sums = Accumulators(loop, self.names, place.buffers, place.bounds, self.doubted)
+        return parts if all(sums.of(s) for s in walk(loop.body) if isinstance(s, Store)) else None
 
     def loop(self, loop: For, place: _Place) -> Stmt:
         for s in walk(loop.body):
