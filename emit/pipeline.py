@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.loops import Function, Store, walk
 from polyc.emit.loop_ir.rewrite import unique_names, without_instances
 from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
@@ -41,6 +41,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
         ("simplify", clean),
         ("copies", lambda fn, target: copies(fn)),
+        ("lane conditions", _lane_conditions),
         ("share", lambda fn, target: share_loads(fn)),
         ("masked stores", lambda fn, target: forward_masked(fn)),
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
@@ -55,6 +56,15 @@ def _matrices(fn: Function, target: Target) -> Function:
     from polyc.emit.passes.matrices import matrix_products
 
     return matrix_products(fn, target)
+
+
+def _lane_conditions(fn: Function, target: Target) -> Function:
+    """Stores in some lanes of vectors; functions without any do not load the pass."""
+    if not any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body)):
+        return fn
+    from polyc.emit.passes.lane_conditions import skip_idle, whole_stores
+
+    return whole_stores(skip_idle(fn), target)
 
 
 def run_passes(fn: Function, target: Target, vectorise: bool = True, known: Known | None = None) -> Function:

@@ -13,6 +13,9 @@ FLOATS = "f16,bf16,f32,f64"
 ALL_PASSES = "general,specific"
 """Graph passes that run for a target, where its file says nothing: for all hardware, and those that ask for it."""
 
+MASKED_STORES = 512
+"""Bits of the vectors that are stored under masks as fast as whole (AVX-512)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -72,6 +75,11 @@ class Target:
     def masks(self, bits: int) -> bool:
         """Whether vectors of elements of `bits` bits are loaded under masks in one instruction (AVX and later)."""
         return self.vector_bits >= 256 and bits in (32, 64)
+
+    @property
+    def masked_stores(self) -> bool:
+        """Whether vectors are stored under masks as fast as whole."""
+        return self.vector_bits >= MASKED_STORES
 
 
 MATRIX_ROWS, MATRIX_WORDS, MATRIX_REGISTERS = 16, 16, 8

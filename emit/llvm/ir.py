@@ -41,10 +41,10 @@ from polyc.emit.loop_ir.loops import (
 from polyc.emit.targets import own_instructions
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import Const, Expr, Var
+from polyc.poly.expr import Const, Expr, Select, Var
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
-from polyc.poly.target import Target
+from polyc.poly.target import MASKED_STORES, Target
 
 STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
@@ -300,9 +300,20 @@ class Writer:
     def _store(self, s: Store) -> None:
         value = self.x.value(s.value)
         mask = None if s.mask is None else self.x.expr(s.mask)
+        if mask is None and self._keeps_lanes(s):
+            value = self.x.arith.same(f"freeze {value.typed}", value)
         self.x.store(s.array, s.index, value, mask)
         if mask is None:
             self.x.ranges.learn(s.array, s.index)
+
+    def _keeps_lanes(self, s: Store) -> bool:
+        """Whether a whole vector is stored in which some lanes are what is there already. Without the `freeze` between
+        choice and store LLVM makes a masked store of both, on machines that have slow ones, too."""
+        v = s.value
+        if self.module.vector_bits >= MASKED_STORES or v.lanes == 1 or not isinstance(v, Select):
+            return False
+        there = [x for x in (v.a, v.b) if isinstance(x, VLoad) and (x.array, x.index) == (s.array, s.index)]
+        return bool(there) and self.x.storage[s.array].buffer.space != "register"
 
     def _let(self, s: Let) -> None:
         outer = self.x.env.get(s.name)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import back_ends
 import numpy as np
 import pytest
+from scops import TARGET
 
 from polyc import dims, f32, inout, op
 from polyc.emit.loop_ir.loops import Function, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.lowering.lower import lower
 from polyc.poly.expr import walk as walk_expr
 
 N = dims("N")
@@ -51,6 +55,12 @@ def masked_stores(fn: Function) -> list[Store]:
     return [s for s in walk(fn.body) if isinstance(s, Store) and s.mask is not None]
 
 
+def with_masked_stores(operator: object) -> Function:
+    """The finished loops for a machine that has them."""
+    scop = operator.scop(N=1024)
+    return lower(scop, scop.schedule().vectorize("i", 16).tree, "f", replace(TARGET, vector_bits=512))
+
+
 @pytest.mark.parametrize("backend", back_ends.ALL)
 @pytest.mark.parametrize("operator", CASES, ids=lambda o: o.fn.__name__)
 def test_results(operator: object, backend: str) -> None:
@@ -66,8 +76,7 @@ def test_results(operator: object, backend: str) -> None:
 
 
 def test_two_branches_are_one_store_and_read_no_store() -> None:
-    scop = either.scop(N=1024)
-    fn = back_ends.finished(scop, scop.schedule().vectorize("i", 16).tree)
+    fn = with_masked_stores(either)
     (store,) = masked_stores(fn)
     stored = {(store.array, store.index)}
     after = False
@@ -78,6 +87,5 @@ def test_two_branches_are_one_store_and_read_no_store() -> None:
 
 
 def test_a_store_stays_before_a_load_of_the_array_that_it_might_meet() -> None:
-    scop = reads_another_row.scop(N=1024)
-    fn = back_ends.finished(scop, scop.schedule().vectorize("i", 16).tree)
+    fn = with_masked_stores(reads_another_row)
     assert [s.array for s in masked_stores(fn)] == ["b", "b"]
