@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from polyc.emit.llvm import columns
+from polyc.emit.llvm import columns, lane_indices
 from polyc.emit.llvm.arith import Arithmetic
 from polyc.emit.llvm.code import FunctionText
 from polyc.emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
@@ -101,7 +101,8 @@ class Expressions:
         if isinstance(e, Select):
             return self._select(e)
         if isinstance(e, Cast):
-            return self.arith.cast(self.expr(e.a), e.dtype)
+            few = lane_indices.narrow(e.a, self.expr, self.arith, self.ranges) if e.dtype.is_float else None
+            return self.arith.cast(few or self.expr(e.a), e.dtype)
         if isinstance(e, Unary):
             return self.arith.unary(e.op, self.expr(e.a))
         if isinstance(e, Call):
@@ -253,7 +254,9 @@ class Expressions:
                 lanes_part = Value(_run(step, e.count), i64, e.count)
                 start = e.base
             if start.lanes > 1:
-                lanes_part = self._scaled(self.index(start), stride)
+                few = lane_indices.narrow(start, self.index, self.arith, self.ranges)
+                at = self.index(start) if few is None else self.arith.cast(few, i64)
+                lanes_part = self._scaled(at, stride)
             elif self.sums and isinstance(stride, int) and start.dtype == i64:
                 form = linear(start)
                 fixed += stride * form.const
@@ -326,6 +329,9 @@ class Expressions:
         mask = None if e.mask is None else self.expr(e.mask)
         if self._active is not None and not self.ranges.safe(e, self._storage(e.array).buffer):
             mask = self._active if mask is None else self._both(mask, self._active)
+        again = lane_indices.repeated(e, self.ranges) if mask is None else None
+        if again is not None:
+            return self._repeated(e, *again)
         place = self.address(e.array, e.index, masked=mask is not None)
         type_ = memory_type(e.dtype, e.count)
         picked = mask is None and place.step is not None and self._storage(e.array).buffer.space == "register"
@@ -345,6 +351,18 @@ class Expressions:
         self._loaded[key] = out
         if mask is None:
             self.ranges.learn(e.array, e.index)
+        return out
+
+    def _repeated(self, e: VLoad, first: tuple[Expr, ...], times: int) -> Value:
+        """Neighbouring elements from the first on, each in so many lanes."""
+        place, n = self.address(e.array, first), e.count // times
+        type_ = memory_type(e.dtype, n)
+        raw = self.f.emit(f"load {type_}, ptr {place.pointer}, align {e.dtype.bytes}")
+        order = ", ".join(f"i32 {lane // times}" for lane in range(e.count))
+        raw = self.f.emit(f"shufflevector {type_} {raw}, {type_} poison, <{e.count} x i32> <{order}>")
+        out = self._from_memory(raw, e, e.count)
+        self._loaded[e.array, e.index, e.mask] = out
+        self.ranges.learn(e.array, e.index)
         return out
 
     def reverse(self, type_: str, raw: str, lanes: int) -> str:
