@@ -8,6 +8,11 @@ overlap with earlier iterations (recurrence-constrained cycle time: Rau, "Iterat
 reassociation is that of height reduction: Kuck, "The Structure of Computers and Computations", 1978). What comes from
 an iteration farther back stands before what comes from a nearer one.
 
+    for i: a[i] = b[i - 1] + x; b[i] = a[i] + y      =>      for i: a[i] = b[i - 1] + x; b[i] = x + y + b[i - 1]
+
+A sum that an iteration has itself just stored, and that waits, is computed again where it is read: then what waits for
+`b[i - 1]` is one operation, not two.
+
 Only with `fast_math`, since rounding changes, and before products and sums become `fma`.
 """
 
@@ -16,13 +21,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from polyc.emit.loop_ir.linear import linear
+from polyc.emit.loop_ir.linear import difference, linear
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.expr import Binary, Expr, Load, Unary, Var
+from polyc.poly.expr import walk as walk_expr
 
 Term = tuple[bool, Expr]
 """An operand of a sum, and whether it is subtracted."""
+
+MOST_AGAIN = 24
+"""Nodes of a sum that is computed twice, so that what waits for it is shorter."""
 
 
 def recurrences_last(fn: Function) -> Function:
@@ -47,6 +56,7 @@ class _Loop:
         self.stores = [s for s in walk(loop.body) if isinstance(s, Store)]
         self.done: list[tuple[Store, float]] = []  # the stores before a statement in its own iteration
         self.names: dict[str, float] = {}
+        self.sums: list[Store] = []  # those whose elements still hold the sum, and whose sums still have its value
 
     def ordered(self) -> For:
         """The loop with its expressions in order."""
@@ -56,14 +66,50 @@ class _Loop:
         if isinstance(s, Let):
             value = self._expr(s.value)
             self.names[s.name] = self._near(value)
-            return replace(s, value=value, body=self._stmt(s.body))
+            body = self._stmt(s.body)
+            self.sums = [x for x in self.sums if Var(s.name, value.dtype) not in walk_expr(x.value)]
+            return replace(s, value=value, body=body)
         if isinstance(s, Store):
             made = s if s.reduction is not None else replace(s, value=self._expr(s.value))
             self.done.append((made, self._near(made.value)))
+            self._changed(made)
+            if _is_sum(made.value) and made.mask is None and not self._may_read(made.value, made):
+                self.sums.append(made)
             return made
-        if isinstance(s, Block | If | Alloc):
+        if isinstance(s, Block | Alloc):
             return with_bodies(s, tuple(self._stmt(b) for b in s.bodies()))
+        if isinstance(s, If):
+            before, bodies = list(self.sums), []
+            for b in s.bodies():
+                self.sums = list(before)
+                bodies.append(self._stmt(b))
+            self.sums = before
+            for x in walk(s):
+                if isinstance(x, Store):
+                    self._changed(x)
+            return with_bodies(s, tuple(bodies))
         return s
+
+    def _changed(self, s: Store) -> None:
+        """Forget the sums of which a store may change the element or an operand."""
+        element = [Load(x.array, x.index, x.value.dtype) for x in self.sums]
+        self.sums = [
+            x for x, own in zip(self.sums, element) if not self._may_read(own, s) and not self._may_read(x.value, s)
+        ]
+
+    def _may_read(self, e: Expr, s: Store) -> bool:
+        """Whether the element that a store writes may be read by an expression in the same iteration."""
+        reads = [x for x in walk_expr(e) if isinstance(x, Load) and x.array == s.array]
+        return not all(any(difference(a, b) for a, b in zip(s.index, x.index, strict=True)) for x in reads)
+
+    def _opened(self, terms: Sequence[Term]) -> list[Term]:
+        """Operands of a sum; of those that this iteration has stored and that wait, the operands of their own sums."""
+        out: list[Term] = []
+        for minus, x in terms:
+            known = [s for s in self.sums if isinstance(x, Load) and (s.array, s.index) == (x.array, x.index)]
+            opened = bool(known) and self._near(x) > 0 and sum(1 for _ in walk_expr(known[0].value)) <= MOST_AGAIN
+            out += _summands(known[0].value, minus) if opened else [(minus, x)]
+        return out
 
     def _near(self, e: Expr) -> float:
         if isinstance(e, Var):
@@ -84,7 +130,7 @@ class _Loop:
         if isinstance(e, Load) or not self._near(e):
             return e
         if isinstance(e, Binary) and e.dtype.is_float and e.op in ("+", "-"):
-            return self._last(e, _summands(e, False), _sum)
+            return self._last(e, self._opened(_summands(e, False)), _sum)
         if isinstance(e, Binary) and e.dtype.is_float and e.op == "*":
             return self._last(e, [(False, f) for f in _factors(e)], _product)
         return e.with_children(tuple(map(self._expr, e.children())))
@@ -108,6 +154,10 @@ def _iterations_between(stored: Sequence[Expr], read: Sequence[Expr], loop: For)
         if slope:
             found.add(apart.const // slope)
     return 1 if not found else found.pop() if len(found) == 1 else None
+
+
+def _is_sum(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.dtype.is_float and e.op in ("+", "-")
 
 
 def _summands(e: Expr, minus: bool) -> list[Term]:

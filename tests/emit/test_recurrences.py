@@ -55,7 +55,43 @@ def under_a_condition(a: inout(f64[N]), b: inout(f64[N]), c: f64[N]):
             b[i] = b[i - 1] + (c[i] - a[i]) * (b[i - 1] + a[i])
 
 
-CASES = (first, subtracted_in_brackets, backwards, two_distances, in_two_statements, under_a_condition)
+@op(fast_math=True)
+def what_was_stored_waits(a: inout(f64[N]), b: inout(f64[N]), c: f64[N]):
+    for i in range(1, N):
+        a[i] = b[i - 1] + c[i] * c[i]
+        b[i] = c[i] - (a[i] + 0.5 * c[i])
+
+
+@op(fast_math=True)
+def what_was_stored_changes(a: inout(f64[N]), b: inout(f64[N]), c: inout(f64[N])):
+    for i in range(1, N):
+        a[i] = b[i - 1] + c[i]
+        c[i] = 0.5 * c[i]
+        b[i] = 0.5 * a[i] - c[i] + a[i]
+        if c[i] > 0.1:
+            a[i] = b[i] - 0.25 * c[i]
+        b[i] = a[i] * 0.5 + c[i] - a[i]
+
+
+@op(fast_math=True)
+def one_element(a: inout(f64[N]), b: inout(f64[N]), c: inout(f64[1])):
+    for i in range(1, N):
+        b[i] = c[0] * 0.5 + b[i - 1] * 0.25
+        c[0] = a[i] - b[i]
+        a[i] = b[i] + c[0] + a[i - 1] * 0.25
+
+
+CASES = (
+    what_was_stored_waits,
+    what_was_stored_changes,
+    one_element,
+    first,
+    subtracted_in_brackets,
+    backwards,
+    two_distances,
+    in_two_statements,
+    under_a_condition,
+)
 
 
 @pytest.mark.parametrize("backend", back_ends.ALL)
@@ -63,7 +99,7 @@ CASES = (first, subtracted_in_brackets, backwards, two_distances, in_two_stateme
 def test_results(operator: Any, backend: str) -> None:
     scop = operator.scop(N=61)
     rng = np.random.default_rng()
-    args = [rng.uniform(-0.7, 0.7, 61) for _ in scop.args]
+    args = [rng.uniform(-0.7, 0.7, int(scop.arrays[n].shape[0].value)) for n in scop.args]
     expected = [x.copy() for x in args]
     operator.python(*expected)
     kept = [x for n, x in zip(scop.args, expected, strict=True) if scop.arrays[n].kind == "inout"]
@@ -87,7 +123,7 @@ def after_the_awaited(operator: Any) -> int:
     )
 
 
-@pytest.mark.parametrize(("operator", "most"), [(first, 1), (subtracted_in_brackets, 1), (backwards, 1)],
+@pytest.mark.parametrize(("operator", "most"), [(first, 1), (what_was_stored_waits, 1), (subtracted_in_brackets, 1), (backwards, 1)],
                          ids=lambda x: getattr(getattr(x, "fn", None), "__name__", str(x)))  # fmt: skip
 def test_one_operation_waits(operator: Any, most: int) -> None:
     assert after_the_awaited(operator) == most
