@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyc.emit.loop_ir.loops import Function, Store, walk
+from polyc.emit.loop_ir.loops import For, Function, Store, walk
 from polyc.emit.loop_ir.rewrite import unique_names, without_instances
 from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
@@ -39,6 +39,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("unroll", lambda fn, target: unroll(fn, waiting=True)),
         ("simplify", clean),
         ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
+        ("searches", _searches if vectorise else lambda fn, target: fn),
         ("simplify", clean),
         ("copies", lambda fn, target: copies(fn)),
         ("lane conditions", _lane_conditions),
@@ -56,6 +57,15 @@ def _matrices(fn: Function, target: Target) -> Function:
     from polyc.emit.passes.matrices import matrix_products
 
     return matrix_products(fn, target)
+
+
+def _searches(fn: Function, target: Target) -> Function:
+    """Loops that data end; functions without any do not load the pass."""
+    if not any(isinstance(s, For) and s.until is not None for s in walk(fn.body)):
+        return fn
+    from polyc.emit.passes.searches import searches
+
+    return searches(fn, target)
 
 
 def _lane_conditions(fn: Function, target: Target) -> Function:

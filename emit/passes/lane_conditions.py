@@ -88,26 +88,26 @@ def whole_stores(fn: Function, target: Target) -> Function:
     """`fn` with whole vectors stored instead of masked ones, where that is faster and nobody sees it."""
     if target.masked_stores:
         return fn
-    place = _Place({b.name: b for b in fn.buffers}, {})
+    place = Place({b.name: b for b in fn.buffers}, {})
     return replace(fn, body=_whole(fn.body, place))
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Buffers in scope, and bounds `[lo, hi)` of variables."""
 
     buffers: Mapping[str, Buffer]
     bounds: Mapping[str, tuple[Expr, Expr]]
 
-    def inside(self, s: Stmt) -> _Place:
+    def inside(self, s: Stmt) -> Place:
         """What is known in the bodies of a statement."""
         if isinstance(s, For):
-            return _Place(self.buffers, {**self.bounds, s.var: (s.lo, s.hi)})
+            return Place(self.buffers, {**self.bounds, s.var: (s.lo, s.hi)})
         if isinstance(s, Let) and is_index(s.value):
             after = Binary("+", s.value, const_int(1), s.value.dtype)
-            return _Place(self.buffers, {**self.bounds, s.name: (s.value, after)})
+            return Place(self.buffers, {**self.bounds, s.name: (s.value, after)})
         if isinstance(s, Alloc):
-            return _Place({**self.buffers, s.buffer.name: s.buffer}, self.bounds)
+            return Place({**self.buffers, s.buffer.name: s.buffer}, self.bounds)
         return self
 
     def holds(self, array: str, index: tuple[Expr, ...]) -> bool:
@@ -122,7 +122,7 @@ class _Place:
         return nonnegative(first, self.bounds) and nonnegative((linear(n) - last).shift(-1), self.bounds)
 
 
-def _whole(s: Stmt, place: _Place) -> Stmt:
+def _whole(s: Stmt, place: Place) -> Stmt:
     if isinstance(s, For) and s.kind == "parallel":
         return s
     if not isinstance(s, Store):
