@@ -21,6 +21,7 @@ from polyc.poly.dtypes import DType, bool_, i64, u8
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.records import dataclass
+from polyc.poly.target import MASKED_STORES
 
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
 
@@ -332,6 +333,10 @@ class Expressions:
         again = lane_indices.repeated(e, self.ranges) if mask is None else None
         if again is not None:
             return self._repeated(e, *again)
+        few = self.f.module.vector_bits < MASKED_STORES and self._active is None
+        rows = lane_indices.listed(e) if few else None
+        if rows is not None:
+            return self._listed(e, rows)
         place = self.address(e.array, e.index, masked=mask is not None)
         type_ = memory_type(e.dtype, e.count)
         picked = mask is None and place.step is not None and self._storage(e.array).buffer.space == "register"
@@ -363,6 +368,15 @@ class Expressions:
         out = self._from_memory(raw, e, e.count)
         self._loaded[e.array, e.index, e.mask] = out
         self.ranges.learn(e.array, e.index)
+        return out
+
+    def _listed(self, e: VLoad, rows: list[tuple[Expr, ...]]) -> Value:
+        """Elements one by one."""
+        out = Value("poison", e.dtype, e.count)
+        for k, row in enumerate(rows):
+            x = self._load(Load(e.array, row, e.dtype, None))
+            out = self.arith.same(f"insertelement {out.typed}, {x.typed}, i32 {k}", out)
+        self._loaded[e.array, e.index, e.mask] = out
         return out
 
     def reverse(self, type_: str, raw: str, lanes: int) -> str:

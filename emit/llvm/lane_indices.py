@@ -7,10 +7,14 @@ from collections.abc import Callable
 
 from polyc.emit.llvm.arith import Arithmetic
 from polyc.emit.llvm.types import Value
+from polyc.emit.loop_ir.linear import linear, rebuild
 from polyc.emit.loop_ir.loops import Broadcast, Ramp, VLoad
 from polyc.emit.loop_ir.ranges import Ranges
-from polyc.poly.dtypes import i32, i64
-from polyc.poly.expr import Binary, Const, Expr, const_int
+from polyc.poly.dtypes import bool_, i32, i64
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, const_int, walk
+
+LONGEST = 16
+"""Nodes of a subscript that is computed lane by lane."""
 
 
 def narrow(e: Expr, whole: Callable[[Expr], Value], arith: Arithmetic, ranges: Ranges) -> Value | None:
@@ -53,6 +57,38 @@ def repeated(e: VLoad, ranges: Ranges) -> tuple[tuple[Expr, ...], int] | None:
     ):
         return None
     return (*e.index[:-1], Binary("//", last.a.base, const_int(divisor), i64)), divisor
+
+
+def listed(e: VLoad) -> list[tuple[Expr, ...]] | None:
+    """The subscripts of each lane of a gather by numbers that lie side by side in memory; None if it is none.
+
+    Without registers of masks (AVX2) compilers and processors take a gather apart: then numbers that are loaded one by
+    one need not be taken out of a vector."""
+    wide = [i for i in e.index if i.lanes > 1]
+    if e.mask is not None or e.dtype == bool_ or len(wide) != 1 or sum(1 for _ in walk(wide[0])) > LONGEST:
+        return None
+    if not any(isinstance(x, VLoad) for x in walk(wide[0])):
+        return None
+    rows = [tuple(lane(i, k) for i in e.index) for k in range(e.count)]
+    known = [tuple(i for i in row if i is not None) for row in rows]
+    return known if all(len(row) == len(e.index) for row in known) else None
+
+
+def lane(e: Expr, k: int) -> Expr | None:
+    """What one lane of an expression is, as a scalar; None where that is not known."""
+    if isinstance(e, Ramp):
+        return rebuild(linear(e.base).shift(e.stride * k))
+    if isinstance(e, Broadcast):
+        return e.a
+    if e.lanes == 1:
+        return e
+    children = () if isinstance(e, VLoad) and e.mask is not None else e.children()
+    parts = [x for x in (lane(c, k) for c in children) if x is not None]
+    if not parts or len(parts) < len(e.children()):
+        return None
+    if isinstance(e, VLoad):
+        return Load(e.array, tuple(parts), e.dtype) if isinstance(e.index[-1], Ramp) else None
+    return e.with_children(tuple(parts)) if isinstance(e, Binary | Cast | Unary) else None
 
 
 def _divisor(e: Binary) -> int | None:

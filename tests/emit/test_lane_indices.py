@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scops import TARGET
 
-from polyc import dims, f32, f64, inout, op
+from polyc import dims, f32, f64, i32, inout, op
 from polyc.emit.llvm.ir import to_llvm
 from polyc.emit.lowering.lower import lower
 
@@ -47,7 +47,22 @@ def quarters_of_rows(a: inout(f32[4, N]), b: f32[4, N]):
             a[r, i] = a[r, i] + b[r, i // 4] * f32(i % 7)
 
 
-CASES = (counted, counted_far, halves, thirds, quarters_of_rows)
+@op(reassociate=False)
+def by_numbers(a: inout(f32[N]), b: f32[N], where: i32[N]):
+    for i in range(N):
+        a[i] = a[i] + b[where[i]] * b[N - 1 - where[i]]
+
+
+@op(reassociate=False)
+def by_numbers_under_conditions(a: inout(f32[N]), b: f32[N], where: i32[N]):
+    for i in range(N):
+        if a[i] > 0.0:
+            a[i] = a[i] + b[where[i]]
+        else:
+            a[i] = b[where[i]] if b[i] > 0.0 else b[i]
+
+
+CASES = (by_numbers, by_numbers_under_conditions, counted, counted_far, halves, thirds, quarters_of_rows)
 
 
 @pytest.mark.parametrize("backend", back_ends.ALL)
@@ -59,15 +74,17 @@ def test_results(operator: object, n: int, backend: str) -> None:
     rng = np.random.default_rng()
     shapes = [(4, n) if operator is quarters_of_rows else (n,)] * 2
     args = [rng.uniform(-1, 1, shape).astype(scop.arrays[name].dtype.np) for name, shape in zip(scop.args, shapes)]
+    if "where" in scop.args:
+        args.append(rng.integers(0, n, n).astype(np.int32))
     expected = [x.copy() for x in args]
     operator.python(*expected)
     got = back_ends.execute(scop, schedule.tree, args, backend)
     assert back_ends.difference(got, expected[:1]) == ""
 
 
-def text(operator: object, n: int) -> str:
+def text(operator: object, n: int, bits: int = 256) -> str:
     scop = operator.scop(N=n)
-    target = replace(TARGET, vector_bits=256)
+    target = replace(TARGET, vector_bits=bits)
     return to_llvm(lower(scop, scop.schedule().vectorize("i", 8).tree, "f", target), target)
 
 
@@ -79,3 +96,7 @@ def test_what_fits_is_converted_from_words() -> None:
 def test_lanes_that_share_neighbours_gather_nothing() -> None:
     assert "gather" not in text(halves, 1024) and "load <4 x float>" in text(halves, 1024)
     assert "gather" in text(thirds, 1024)
+
+
+def test_numbers_in_memory_are_not_taken_out_of_vectors() -> None:
+    assert "gather" not in text(by_numbers, 1024) and "gather" in text(by_numbers, 1024, 512)

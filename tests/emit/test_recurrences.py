@@ -123,10 +123,12 @@ def after_the_awaited(operator: Any) -> int:
     )
 
 
-@pytest.mark.parametrize(("operator", "most"), [(first, 1), (what_was_stored_waits, 1), (subtracted_in_brackets, 1), (backwards, 1)],
-                         ids=lambda x: getattr(getattr(x, "fn", None), "__name__", str(x)))  # fmt: skip
-def test_one_operation_waits(operator: Any, most: int) -> None:
-    assert after_the_awaited(operator) == most
+ONE = (first, what_was_stored_waits, subtracted_in_brackets, backwards)
+
+
+@pytest.mark.parametrize("operator", ONE, ids=lambda o: o.fn.__name__)
+def test_one_operation_waits(operator: Any) -> None:
+    assert after_the_awaited(operator) == 1
 
 
 def test_source_order_without_fast_math() -> None:
