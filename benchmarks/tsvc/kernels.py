@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,17 @@ from polyc import op
 from polyc.emit.compile import compile_kernel
 from polyc.emit.kernel import Kernel
 from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.emit.loop_ir.loops import For, Ramp, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
 from polyc.emit.targets import host
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
 
 BITS_OF_ONE = float(np.float32(1).view(np.int32))
@@ -59,10 +69,36 @@ def compiled(name: str) -> Compiled:
     scop = op(fast_math=True)(loop.operator.fn).scop(**loop.constants(SIZES))
     schedule = automatic(scop, host())
     kernel = compile_kernel(schedule.scop, schedule.tree, name=f"tsvc_{name}", checks=False)
-    plain = compile_kernel(scop, scop.tree, name=f"tsvc_{name}", checks=False)
-    library = jit.Library([_scalar_object(plain.source("llvm"))], [plain.name])
-    forbidden = tuple(str(n) for n in schedule.notes if "stays serial" in str(n))
-    return Compiled(loop, kernel, library, forbidden)
+    plain = expand_function(lower(scop, scop.tree, f"tsvc_{name}", host(), vectorise=False))
+    library = jit.Library([_scalar_object(to_llvm(plain, host()))], [plain.name])
+    return Compiled(loop, kernel, library, _forbidden(scop, schedule, kernel))
+
+
+def _forbidden(scop: Scop, schedule: Schedule, kernel: Kernel) -> tuple[str, ...]:
+    """Why loops have no lanes, with witnesses; where nothing forbids lanes, what they do not make faster."""
+    found = [str(n) for n in schedule.notes if "stays serial" in str(n)]
+    parted = [str(n) for n in schedule.notes if str(n).startswith("strips")]
+    if parted:  # parts of the strips are serial: what forbids lanes for the loop as a whole
+        whole = lower(scop, scop.tree, "whole", host(), vectorise=False)
+        found += [*parted, *(_refusal(scop, s.loop) for s in walk(whole.body) if isinstance(s, For))]
+    if found:
+        return tuple(dict.fromkeys(filter(None, found)))
+    body = [*walk(kernel.function.body)]
+    if not any(isinstance(s, For) for s in body):
+        return ("no dependence: no loop is left",)
+    accesses = [x for s in body for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, VLoad)]
+    apart = sorted({x.array for x in accesses if not (isinstance(x.index[-1], Ramp) and x.index[-1].stride == 1)})
+    why = f"elements of {', '.join(apart)} do not lie side by side" if apart else "accesses to memory bound it"
+    return (f"no dependence: in lanes, but {why}",)
+
+
+def _refusal(scop: Scop, loop: str) -> str:
+    """What forbids lanes for a loop, without the folder of its file; empty if nothing does."""
+    try:
+        scop.schedule().vectorize(loop)
+    except ScheduleError as refusal:
+        return re.sub(r"\[[^\]]*/", "[", " ".join(str(refusal).split()), count=1)
+    return ""
 
 
 def _scalar_object(text: str) -> bytes:

@@ -3,8 +3,8 @@
     for i: if a[i] > t: index = i; break
 
 An iteration in which the condition does not hold does nothing, and the one in which it holds is the last, or nearly so:
-data end such a loop (`For.until`). A run of iterations is skipped where the condition, in vectors, holds in no lane; else
-the run is done as it stands. All elements that the condition reads must lie inside their arrays wherever the loop might
+data end such a loop (`For.until`). A run of iterations is skipped where the condition, in vectors, holds in no lane;
+else it is done as it stands. All elements that the condition reads must lie inside their arrays wherever the loop might
 have come to, and the loop must not change them.
 """
 
