@@ -6,13 +6,13 @@ an invariant one is hoisted, everything else is gathered lane by lane and wastes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import islpy as isl
 
 from polyc.poly.cache import per_scop
-from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, variables
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, variables, walk
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
@@ -197,6 +197,18 @@ def diagonal(scop: Scop, member: Member, stmts: Iterable[str]) -> bool:
 def _moves(e: Expr, name: str) -> bool:
     """Whether a subscript that no data decide is another one in neighbouring iterations."""
     return slope(e, name, NEIGHBOURS) != 0 and not _indirect(e, name)
+
+
+def subscripts(s: Statement) -> Iterator[Expr]:
+    """Of all accesses of a statement."""
+    yield from s.index
+    for load in _asked((s.value, *(() if s.predicate is None else (s.predicate,))))[1]:
+        yield from load.index
+
+
+def folds(s: Statement) -> bool:
+    """Whether a subscript is affine in pieces: neighbours in a periodic field, edges that count on."""
+    return any(isinstance(x, Binary) and x.op in ("%", "//", "min", "max") for e in subscripts(s) for x in walk(e))
 
 
 def _indirect(e: Expr, name: str) -> bool:

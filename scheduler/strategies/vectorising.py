@@ -20,6 +20,7 @@ from polyc.scheduler.cost.vector_loops import (
     GAIN,
     SHORT,
     diagonal,
+    folds,
     lanes_for,
     uniform,
     vector_cost,
@@ -33,7 +34,6 @@ from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, pa
 from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
 from polyc.scheduler.strategies.threading_loops import share_columns
-from polyc.scheduler.strategies.wraps import cut_at_wraps
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
@@ -101,10 +101,13 @@ def _after_distribution(plan: Planner, loop: str, stmts: frozenset[str]) -> list
 
 
 def _innermost(plan: Planner, members: list[Member]) -> None:
-    between = cut_at_wraps(plan, members)
-    if between:
-        vectorise_each(plan, between)
-        return
+    if any(folds(plan.scop.statements[n]) for n in members[-1].schedule):
+        from polyc.scheduler.strategies.wraps import cut_at_wraps  # (a first product does without)
+
+        between = cut_at_wraps(plan, members)
+        if between:
+            vectorise_each(plan, between)
+            return
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
     parts_of_it = cut_at_dependence(plan, members[-1]) if choice.loop is None else []

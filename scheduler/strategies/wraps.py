@@ -11,7 +11,7 @@ splitting", IJPP 2000).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
@@ -19,11 +19,19 @@ from math import ceil, floor
 import islpy as isl
 
 from polyc.poly.binding import linear_form
-from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite, variables, walk
+from polyc.poly.expr import Binary, Const, Expr, const_int, rewrite, variables, walk
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Member
-from polyc.scheduler.cost.vector_loops import GAIN, LEAST_VECTORS, MOST_PLACES, iterator, lanes_for, vector_cost
+from polyc.scheduler.cost.vector_loops import (
+    GAIN,
+    LEAST_VECTORS,
+    MOST_PLACES,
+    iterator,
+    lanes_for,
+    subscripts,
+    vector_cost,
+)
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate, reaching
@@ -38,8 +46,6 @@ def cut_at_wraps(plan: Planner, members: Sequence[Member]) -> list[str]:
         The parts that fill a vector; none where nothing wraps or nothing is gained.
     """
     stmts = tuple(members[-1].schedule)
-    if not any(_folds(e) for n in stmts for e in _subscripts(plan.scop.statements[n])):
-        return []
     kept = min(_cost(plan, plan.scop, m, stmts) for m in members)
     for m in reversed(members):
         ends = _ends(plan, m)
@@ -103,17 +109,6 @@ def _origin(s: Statement, m: Member) -> tuple[str, int] | None:
     return (name, int(constant.to_python())) if constant.is_int() else None
 
 
-def _subscripts(s: Statement) -> Iterator[Expr]:
-    """Of all accesses of a statement."""
-    yield from s.index
-    for top in (s.value, *(() if s.predicate is None else (s.predicate,))):
-        yield from (e for load in walk(top) if isinstance(load, Load) for e in load.index)
-
-
-def _folds(e: Expr) -> bool:
-    return any(isinstance(x, Binary) and x.op in ("%", "//", "min", "max") for x in walk(e))
-
-
 def _places(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> list[int]:
     """The first values of the loop at which a subscript has another form than before."""
     found: set[int] = set()
@@ -121,7 +116,7 @@ def _places(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> list[int
         origin = _origin(s, m)
         assert origin is not None  # (`_ends`)
         name, shift = origin
-        for e in _subscripts(s):
+        for e in subscripts(s):
             for x in walk(e):
                 if isinstance(x, Binary):
                     found |= {at + shift for at in _turns(x, name, (ends[0] - shift, ends[1] - shift))}
