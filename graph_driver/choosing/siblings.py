@@ -183,6 +183,42 @@ def _is_taken_in(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -
     return reader.inputs.count(name) == 1 and translate_one(graph, reader, lookup).operator is not None
 
 
+def _crowds(graph: Graph, strands: Sequence[Strand], consumers: Mapping[str, list[Node]]) -> bool:
+    """Whether all results at once may take memory that apart, one after another, they would not: no node needs two of
+    them (or what they become without getting smaller), and none needs as much as all of them."""
+    ends = [_ends(graph, s.result, consumers) for s in strands]
+    if any(a & b for k, a in enumerate(ends) for b in ends[:k]):
+        return False
+    whole = {strands[0].head.inputs[0], *(s.result for s in strands)}
+    return _bytes(graph, whole) > max(_bytes(graph, {*n.inputs, *n.outputs}) for n in graph.nodes)
+
+
+def _bytes(graph: Graph, names: set[str]) -> int:
+    """Of those tensors that are no constants and whose sizes are numbers."""
+    sizes = (graph.tensors[n].nbytes for n in names if n and graph.constant(n) is None)
+    return sum(n for n in sizes if isinstance(n, int))
+
+
+def _ends(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -> set[int]:
+    """The nodes that read a tensor with other ones, or make less of it; through nodes that do neither."""
+    found: set[int] = set()
+    todo = [name]
+    while todo:
+        at = todo.pop()
+        for n in consumers.get(at, []):
+            varying = {i for i in n.inputs if i and graph.constant(i) is None}
+            sizes = (graph.tensors[n.outputs[0]].nbytes, graph.tensors[at].nbytes)
+            if (
+                varying == {at}
+                and all(isinstance(b, int) for b in sizes)
+                and sizes[0] >= sizes[1]
+                and id(n) not in found
+            ):
+                todo += n.outputs
+            found.add(id(n))
+    return found
+
+
 def _decide(graph: Graph, strands: Sequence[Strand], target: Target, consumers: Mapping[str, list[Node]]) -> bool:
     """Join the strands if that is cheaper; record the decision."""
     parts = [graph.tensors[s.result].nbytes for s in strands]
@@ -203,11 +239,14 @@ def _decide(graph: Graph, strands: Sequence[Strand], target: Target, consumers: 
         good, reason = False, "the cost model knows nothing about them"
     else:
         before, after = sum(c for c in apart if c is not None), sum(c for c in together if c is not None)
-        good = after < before
+        crowded = taken_in and _crowds(graph, strands, consumers)
+        good = after < before and not crowded
         how = f"{together[1]:,.0f} of them for cutting the result apart"
         how = "parts are views" if view else "readers take their parts out" if taken_in else how
         operand = strands[0].head.inputs[0]
         reason = f"{len(strands)} products of '{operand}' as one: {after:,.0f} cycles for {before:,.0f}, {how}"
+        if crowded:
+            reason += "; but apart they need not be in memory at once"
     graph.decisions.append(Decision(whole.outputs[0], names[0], ", ".join(names[1:]), good, reason))
     if not good:
         return False

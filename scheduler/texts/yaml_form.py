@@ -56,7 +56,11 @@ def write(scop: Scop, tree: Node, trace: tuple[Step, ...]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Short lists of plain values on one line."""
+    """Short lists of plain values on one line; what several steps share is written out for each."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """No part of a schedule stands for another: the reader has no aliases."""
+        return True
 
 
 def _sequence(dumper: yaml.SafeDumper, data: list[Any]) -> Any:

@@ -74,7 +74,7 @@ def block(opset: int = 17, concat: bool = False, batch: int = 1) -> onnx.ModelPr
             helper.make_node("Concat", ["r0", "r1", "r2"], ["all"], axis=1),
             helper.make_node("GlobalAveragePool", ["all"], ["y"]),
         ]
-        return model_of(nodes, {"x": [1, 32, 14, 14]}, {"y": None}, given, opset)
+        return model_of(nodes, {"x": [batch, 32, 14, 14]}, {"y": None}, given, opset)
     nodes += [helper.make_node("GlobalMaxPool", [f"r{k}"], [f"y{k}"]) for k in range(3)]
     return model_of(nodes, {"x": [batch, 32, 14, 14]}, {f"y{k}": None for k in range(3)}, given, opset)
 
@@ -134,10 +134,18 @@ def test_parts_that_two_kernels_read_would_have_to_be_cut_apart() -> None:
 
 @pytest.mark.parametrize("opset", [9, 11, 17])
 def test_branches_of_several_images(opset: int) -> None:
-    proto = block(opset, batch=3)
+    proto = block(opset, concat=True, batch=3)
     model = check(proto)
     assert sum(label.startswith("Conv") for label in labels(model)) == 1
     assert labels(check(proto, disable=["siblings"])).count("Conv+Relu") == 3
+
+
+def test_what_would_only_take_more_memory_stays_apart() -> None:
+    """Each of three large results becomes three numbers: one after another they need a third of the memory."""
+    proto = block(batch=3)
+    (decision,) = decisions(proto)
+    assert not decision.joined and "need not be in memory at once" in decision.reason
+    assert check(proto).plan.peak < 2 * 3 * 64 * 14 * 14 * 4
 
 
 @pytest.mark.parametrize("opset", [11, 17])
@@ -166,6 +174,7 @@ def test_why_siblings_are_kept_apart() -> None:
 def test_whatever_is_joined_stays_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined by force: several rows, unequal columns, constants of all shapes beside the results, Gemm."""
     monkeypatch.setattr(siblings, "_cycles", lambda graph, node, target, sizes: 0.0 if node.op_type == "Split" else 1.0)
+    monkeypatch.setattr(siblings, "_crowds", lambda graph, strands, consumers: False)
     assert labels(check(attention_inputs(5, (8, 24, 3)))) == ["MatMul+Add", *["Slice+ReduceSum"] * 3]
     with monkeypatch.context() as patched:
         patched.setattr(siblings, "_is_taken_in", lambda graph, name, consumers: False)
