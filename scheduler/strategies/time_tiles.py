@@ -78,9 +78,11 @@ def _side_by_side(plan: Planner, members: list[Member]) -> None:
         return
     blocks = _diagonals(plan, outer, row, _rows_written(plan, [row]), _skew_of(plan, made), sweeps)
     if blocks is not None:
-        made = interleave_sweeps(
-            plan.schedule, outer.name, blocks.sweeps, blocks.rows, _skew_of(plan, made), parallel=True
-        )
+        by, skew = blocks, _skew_of(plan, made)
+        shared = _made(plan, lambda s: interleave_sweeps(s, outer.name, by.sweeps, by.rows, skew, parallel=True))
+        if shared is None:
+            plan.decline(subject, "on one thread", "blocks on a diagonal hand values to each other")
+        made, blocks = (made, None) if shared is None else (shared, blocks)
     plan.attempt(
         subject, f"{sweeps} side by side (skewed by {_skew_of(plan, made)}){_on_threads(plan, blocks)}", lambda _: made,
         sweeps=sweeps, skew=_skew_of(plan, made), **_figures(blocks),
@@ -117,7 +119,10 @@ def _near(plan: Planner, outer: Member, body: Sequence) -> None:
         if blocks is None:
             return
         deep, wide = blocks.sweeps, blocks.rows
-        made = time_tiles(plan.schedule, outer.name, deep, wide, skew, parallel=True)
+        made = _made(plan, lambda s: time_tiles(s, outer.name, deep, wide, skew, parallel=True))
+        if made is None:
+            plan.decline(subject, "not tiled", "blocks on a diagonal hand values to each other")
+            return
     levels = place([Tile(name, wide * size, "L2") for name, size in written.items()], plan.target)
     plan.attempt(
         subject,

@@ -246,7 +246,8 @@ def test_places_that_data_decide_are_no_diagonal() -> None:
     assert all(m.kind != "vector" for m in loops_below(s.tree) if m.name in ("i", "j"))
 
 
-@pytest.mark.parametrize("seed", [406153, 406645])
+@pytest.mark.parametrize("seed", [406153, 406645, 20261621])
 def test_programs_of_the_campaign_that_once_failed(seed: int) -> None:
-    """A read that data decide how often; a band whose loops have gone (both ended in an error)."""
+    """A read that data decide how often; a band whose loops have gone; sweeps side by side whose blocks hand values to
+    each other on every diagonal (all ended in an error)."""
     assert check_llvm(seed)[0] is None
