@@ -206,14 +206,8 @@ def _ends(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -> set[i
     while todo:
         at = todo.pop()
         for n in consumers.get(at, []):
-            varying = {i for i in n.inputs if i and graph.constant(i) is None}
-            sizes = (graph.tensors[n.outputs[0]].nbytes, graph.tensors[at].nbytes)
-            if (
-                varying == {at}
-                and all(isinstance(b, int) for b in sizes)
-                and sizes[0] >= sizes[1]
-                and id(n) not in found
-            ):
+            alone = {i for i in n.inputs if i and graph.constant(i) is None} == {at}
+            if id(n) not in found and alone and _bytes(graph, {*n.outputs}) >= _bytes(graph, {at}):
                 todo += n.outputs
             found.add(id(n))
     return found

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil, floor
 
 import islpy as isl
 
@@ -132,18 +131,18 @@ def _turns(x: Binary, name: str, ends: Ends) -> set[int]:
             return set()
         by, start = found
         size = int(x.b.value)
-        first, last = sorted(floor((by * i + start) / size) for i in ends)
+        first, last = sorted((by * i + start) // size for i in ends)
         if last - first > MOST_PLACES:
             return set(range(MOST_PLACES + 1))
         # by > 0: where a multiple is reached; by < 0: behind where the multiple above is left
-        turns = {ceil((q * size - start) / by) if by > 0 else floor((q * size - start) / by) + 1
+        turns = {-((start - q * size) // by) if by > 0 else (q * size - start) // by + 1
                  for q in range(first + 1, last + 1)}  # fmt: skip
     elif x.op in ("min", "max"):
         found = _along(linear_form(Binary("-", x.a, x.b, x.dtype)), name)
         if found is None:
             return set()
         by, start = found
-        turns = {ceil(-start / by)}
+        turns = {-(start // by)}
     else:
         return set()
     return {t for t in turns if ends[0] < t <= ends[1]}
