@@ -17,7 +17,7 @@ from polyc.emit.lowering.promotion import Copy, Promotion, accesses, copied_elem
 from polyc.emit.lowering.schedule_to_isl import EXACT, PROMOTE, IslSchedule
 from polyc.poly.expr import Expr
 from polyc.poly.records import dataclass
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Scop, Statement
 
 Subscripts = tuple[str, tuple[isl.AstExpr, ...]]
 
@@ -81,6 +81,7 @@ class _Planner:
         self.copies = {c.name: c for p in schedule.promotions for c in (p.copy_in, p.copy_out) if c is not None}
         self.active: list[Promotion] = []
         self.plans: dict[str, AccessPlan] = {}
+        self.known: dict[tuple[str, int], dict[tuple[Expr, ...], list[isl.PwAff]]] = {}
         self.error: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
@@ -137,12 +138,20 @@ class _Planner:
         stmt = self.scop.statements[name]
         innermost = {p.array: p for p in self.active}
         for array, p in innermost.items():
-            for load, _, _ in accesses(self.scop, stmt, array):
-                if (array, load.index) in plan.redirect:
-                    continue
+            for subscripts, index in self.redirected(stmt, p).items():
+                plan.redirect[array, subscripts] = p.buffer.name, _subscripts(index, build, to_instance)
+
+    def redirected(self, stmt: Statement, p: Promotion) -> Mapping[tuple[Expr, ...], list[isl.PwAff]]:
+        """By the subscripts of a promoted access of a statement its subscripts in the buffer, as functions of the
+        instance: the same for all copies of the statement that unrolled loops have."""
+        here = stmt.name, p.number
+        if here not in self.known:
+            found = self.known[here] = {}
+            loads = {load.index: load for load, _, _ in accesses(self.scop, stmt, p.array)}
+            if loads:
                 prefix = isl.PwMultiAff.from_map(_of_statement(p.prefix, stmt.domain))
-                index = p.buffer_index(element_of(stmt, load), prefix)
-                plan.redirect[array, load.index] = p.buffer.name, _subscripts(index, build, to_instance)
+                found |= {key: p.buffer_index(element_of(stmt, load), prefix) for key, load in loads.items()}
+        return self.known[here]
 
     def plan_copy(self, copy: Copy, build: isl.AstBuild, to_instance: isl.PwMultiAff, plan: AccessPlan) -> None:
         p = self.promotions[copy.promotion]

@@ -14,7 +14,7 @@ from polyc.emit.loop_ir.rewrite import substitute_stmt
 from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Unary, Var, const_int, substitute
-from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.forms.affine import NotAffine, linear_aff, set_space, to_pw_aff, to_set
 from polyc.poly.records import dataclass
 from polyc.poly.reduction import contracts
 from polyc.poly.scop import Scop
@@ -85,10 +85,17 @@ class Place:
         out = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, 0, len(values)).range().align_params(self.space.params())
         if name is not None:
             out = out.set_tuple_name(isl.dim_type.set, name)
-        result = isl.MultiPwAff.zero(self.space.map_from_domain_and_range(out))
-        for d, value in enumerate(values):
-            result = result.set_pw_aff(d, to_pw_aff(value, self.space))
-        return isl.PwMultiAff.from_multi_pw_aff(result)
+        space, whole = self.space, self.space.map_from_domain_and_range(out)
+        linear = [linear_aff(value, space) for value in values]
+        if any(aff is None for aff in linear):
+            result = isl.MultiPwAff.zero(whole)
+            for d, value in enumerate(values):
+                result = result.set_pw_aff(d, to_pw_aff(value, space))
+            return isl.PwMultiAff.from_multi_pw_aff(result)
+        one_piece = isl.MultiAff.zero(whole)
+        for d, aff in enumerate(linear):
+            one_piece = one_piece.set_aff(d, aff)
+        return isl.PwMultiAff.from_multi_aff(one_piece)
 
 
 def read_back(scop: Scop, fn: Function) -> list[Place]:

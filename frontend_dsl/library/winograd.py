@@ -27,7 +27,8 @@ from polyc.poly.dtypes import DType
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 TAPS = 3
-PART = 2048  # filters transformed at a time: their f64 values stay in cache, and are too few for threads of BLAS
+ALONE = 1 << 18  # multiply-adds up to which OpenBLAS starts no threads (65536 * GEMM_MULTITHREAD_THRESHOLD of its
+# interface/gemm.c). Its threads spin between products, on cores that compile kernels meanwhile.
 POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2))
 """Where the polynomials are evaluated, besides infinity; small integers lose the fewest bits."""
 
@@ -69,15 +70,16 @@ def tiles(size: int, m: int) -> int:
 
 
 def transformed_filters(weights: Any, m: int) -> Any:
-    """`U[a*T+b, c, o]` of weights `[o, c, 3, 3]`, computed in f64."""
+    """`U[a*T+b, c, o]` of weights `[o, c, 3, 3]`, computed in f64, as many filters at a time as one thread does."""
     _, g, _ = matrices(m)
     g64 = np.array([[float(v) for v in row] for row in g])
     filters, channels = weights.shape[:2]
     transform = np.kron(g64, g64)
     taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1)
     result = np.empty((len(transform), taps.shape[1]), weights.dtype)
-    for at in range(0, taps.shape[1], PART):
-        part = slice(at, at + PART)
+    together = ALONE // transform.size
+    for at in range(0, taps.shape[1], together):
+        part = slice(at, at + together)
         result[:, part] = transform @ taps[:, part].astype(np.float64)
     return result.reshape(-1, channels, filters)
 

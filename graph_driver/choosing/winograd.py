@@ -175,11 +175,11 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> 
 
 def _note_rounding(u: np.ndarray | None, weights: np.ndarray, m: int) -> None:
     """How far transformed filters may be from those of the exact weights: computed in f64 and rounded once."""
-    most = float(np.max(np.abs(weights.astype(np.float64)), initial=0)) * sum_of_rows(m) ** 2
+    largest = float(np.max(np.abs(weights), initial=0))
+    most = largest * sum_of_rows(m) ** 2
     relative, absolute = 2.0**-24 * (1 + 2.0**-20), most * 2.0**-45 + 2.0**-149
     for origin in known(weights):
         off = origin if isinstance(origin, Off) else Off(float("inf"), float("inf"))
-        largest = float(np.max(np.abs(weights), initial=0))
         absolute += (off.relative * largest + off.absolute) * sum_of_rows(m) ** 2 * (1 + 2.0**-20)
     note(u, Off(relative, absolute))
 

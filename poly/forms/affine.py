@@ -8,6 +8,7 @@ min, max, select and casts between integers; anything else is `NotAffine`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import islpy as isl
 
@@ -30,60 +31,101 @@ def to_pw_aff(expr: Expr, space: isl.Space) -> isl.PwAff:
     Raises:
         NotAffine: a load, call, float, or product of variables occurs.
     """
-    ls = isl.LocalSpace.from_space(space)
+    linear = linear_aff(expr, space)
+    return _in_pieces(expr, space) if linear is None else isl.PwAff.from_aff(linear)
 
-    def const(value: int) -> isl.PwAff:
-        return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(value)))
 
-    def go(e: Expr) -> isl.PwAff:
-        if isinstance(e, Const):
-            if isinstance(e.value, float):
-                raise NotAffine(f"floating-point constant {e.value}")
-            return const(int(e.value))
-        if isinstance(e, Var):
-            for kind in (isl.dim_type.set, isl.dim_type.param):
-                pos = space.find_dim_by_name(kind, e.name)
-                if pos >= 0:
-                    return isl.PwAff.from_aff(isl.Aff.var_on_domain(ls, kind, pos))
-            raise NotAffine(f"variable {e.name}")
-        if isinstance(e, Unary) and e.op == "neg":
-            return go(e.a).neg()
-        if isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int and e.dtype.bits >= 32:
-            return go(e.a)
-        if isinstance(e, Binary) and e.dtype.is_int:
-            return binary(e)
-        if isinstance(e, Select) and e.dtype.is_int:
-            cond = to_set(e.cond, space)
-            a, b = go(e.a).intersect_domain(cond), go(e.b).intersect_domain(cond.complement())
-            return a.union_add(b)
-        raise NotAffine(type(e).__name__)
+def linear_aff(expr: Expr, space: isl.Space) -> isl.Aff | None:
+    """An expression that is a sum of multiples of variables, as the one function it is; None for others.
 
-    def binary(e: Binary) -> isl.PwAff:
-        a, b = go(e.a), go(e.b)
+    isl adds functions in pieces in four times as long as it takes to set a coefficient.
+
+    Raises:
+        NotAffine: it has a variable that `space` does not have.
+    """
+    terms: dict[str, int] = {}
+    if not _add_terms(expr, 1, terms):
+        return None
+    constant = terms.pop("", 0)
+    out = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space)).set_constant_val(isl.Val(constant))
+    for name, factor in terms.items():
+        if (pos := space.find_dim_by_name(isl.dim_type.set, name)) >= 0:
+            out = out.set_coefficient_val(isl.dim_type.in_, pos, isl.Val(factor))
+        elif (pos := space.find_dim_by_name(isl.dim_type.param, name)) >= 0:
+            out = out.set_coefficient_val(isl.dim_type.param, pos, isl.Val(factor))
+        else:
+            raise NotAffine(f"variable {name}")
+    return out
+
+
+def _add_terms(e: Expr, factor: int, terms: dict[str, int]) -> bool:
+    """Add `factor * e` to the coefficients by variable (the constant has no name); whether it is such a sum."""
+    if isinstance(e, Var):
+        terms[e.name] = terms.get(e.name, 0) + factor
+        return True
+    if isinstance(e, Const):
+        if isinstance(e.value, float):
+            return False
+        terms[""] = terms.get("", 0) + factor * int(e.value)
+        return True
+    if isinstance(e, Binary) and e.dtype.is_int:
         if e.op == "+":
-            return a.add(b)
+            return _add_terms(e.a, factor, terms) and _add_terms(e.b, factor, terms)
         if e.op == "-":
-            return a.sub(b)
+            return _add_terms(e.a, factor, terms) and _add_terms(e.b, -factor, terms)
         if e.op == "*":
-            if not (a.is_cst() or b.is_cst()):
-                raise NotAffine("product of two variables")
-            return a.mul(b)
-        if e.op in ("//", "%"):
-            if not b.is_cst():
-                raise NotAffine("division by a variable")
-            divisor = constant_of(b)
-            if divisor is None or divisor <= 0:
-                raise NotAffine("division by a non-positive constant")
-            if e.op == "%":
-                return a.mod_val(isl.Val(divisor))
-            return a.scale_down_val(isl.Val(divisor)).floor()
-        if e.op == "min":
-            return a.min(b)
-        if e.op == "max":
-            return a.max(b)
-        raise NotAffine(f"operator {e.op}")
+            for by, of in ((e.b, e.a), (e.a, e.b)):
+                if isinstance(by, Const) and not isinstance(by.value, float):
+                    return _add_terms(of, factor * int(by.value), terms)
+        return False
+    if isinstance(e, Unary) and e.op == "neg":
+        return _add_terms(e.a, -factor, terms)
+    return _is_widening(e) and _add_terms(e.a, factor, terms)
 
-    return go(expr)
+
+def _is_widening(e: Expr) -> TypeGuard[Cast]:
+    """Whether it is a cast between integers that keeps subscripts as they are."""
+    return isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int and e.dtype.bits >= 32
+
+
+def _in_pieces(e: Expr, space: isl.Space) -> isl.PwAff:
+    """What is no sum of multiples of variables: by its operands."""
+    if isinstance(e, Unary) and e.op == "neg":
+        return to_pw_aff(e.a, space).neg()
+    if _is_widening(e):
+        return to_pw_aff(e.a, space)
+    if isinstance(e, Binary) and e.dtype.is_int:
+        return _of_operands(e.op, to_pw_aff(e.a, space), to_pw_aff(e.b, space))
+    if isinstance(e, Select) and e.dtype.is_int:
+        cond = to_set(e.cond, space)
+        a, b = to_pw_aff(e.a, space).intersect_domain(cond), to_pw_aff(e.b, space).intersect_domain(cond.complement())
+        return a.union_add(b)
+    raise NotAffine(f"floating-point constant {e.value}" if isinstance(e, Const) else type(e).__name__)
+
+
+def _of_operands(op: str, a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
+    if op == "+":
+        return a.add(b)
+    if op == "-":
+        return a.sub(b)
+    if op == "*":
+        if not (a.is_cst() or b.is_cst()):
+            raise NotAffine("product of two variables")
+        return a.mul(b)
+    if op in ("//", "%"):
+        if not b.is_cst():
+            raise NotAffine("division by a variable")
+        divisor = constant_of(b)
+        if divisor is None or divisor <= 0:
+            raise NotAffine("division by a non-positive constant")
+        if op == "%":
+            return a.mod_val(isl.Val(divisor))
+        return a.scale_down_val(isl.Val(divisor)).floor()
+    if op == "min":
+        return a.min(b)
+    if op == "max":
+        return a.max(b)
+    raise NotAffine(f"operator {op}")
 
 
 def to_set(expr: Expr, space: isl.Space) -> isl.Set:
@@ -122,6 +164,10 @@ def constant_of(pa: isl.PwAff) -> int | None:
 
 def is_affine(expr: Expr, space: isl.Space) -> bool:
     """Whether `to_pw_aff` accepts it."""
+    terms: dict[str, int] = {}
+    if _add_terms(expr, 1, terms):
+        kinds = (isl.dim_type.set, isl.dim_type.param)
+        return all(not name or any(space.find_dim_by_name(k, name) >= 0 for k in kinds) for name in terms)
     try:
         to_pw_aff(expr, space)
     except NotAffine:

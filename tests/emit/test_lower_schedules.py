@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scops import TARGET, member
+from scops import TARGET, member, tiled_matmul
 from small_operators import softmax
 
 from polyc import dims, empty, f32, grid, op
@@ -16,6 +16,7 @@ from polyc.emit.compile import compile_kernel
 from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import Alloc, For, Ramp, Store, walk
 from polyc.emit.lowering.lower import build_loops, lower
+from polyc.emit.lowering.promotion import Promotion
 from polyc.emit.mathlib import expand_function
 from polyc.poly.binding import bind_sizes
 from polyc.poly.tree import Band, Filter, Leaf, Promote, Sequence
@@ -200,3 +201,22 @@ def test_rows_of_registers_are_stored_as_vectors(operator: Any) -> None:
     stores = [s for s in walk(fn.body) if isinstance(s, Store) and s.array == "Y"]
     assert stores
     assert all(any(e.lanes > 1 for e in s.index) for s in stores)
+
+
+def test_subscripts_in_buffers_are_worked_out_once_for_all_copies_of_a_statement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, asked = Promotion.buffer_index, []
+
+    def counted(self: Promotion, *args: Any) -> Any:
+        asked.append(self.array)
+        return plain(self, *args)
+
+    monkeypatch.setattr(Promotion, "buffer_index", counted)
+    counts = []
+    for rows in (2, 8):
+        asked.clear()
+        scop, tree = tiled_matmul(mr=rows)
+        build_loops(scop, tree, "f")
+        counts.append(len(asked))
+    assert counts[0] == counts[1]

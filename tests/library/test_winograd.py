@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from polyc.emit import targets
-from polyc.frontend_dsl.library.winograd import TAPS, matrices, tiles
+from polyc.frontend_dsl.library import winograd as library
+from polyc.frontend_dsl.library.winograd import TAPS, matrices, tiles, transformed_filters
 from polyc.graph_driver.choosing import winograd
 from polyc.graph_driver.choosing.select import select
 from polyc.graph_driver.choosing.winograd import use_winograd
@@ -110,3 +111,23 @@ def test_lines_that_are_used_together_do_not_share_sets(
     columns, used = by_type["WinogradInput"].attrs["columns"], by_type["WinogradProducts"].attrs["tiles"]
     assert (columns > used) == longer
     assert lines_together(4 * 64 * columns, target) >= 36
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_filters_are_transformed_by_one_thread(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of more multiply-adds starts BLAS's threads; parts give the same bits as the whole."""
+    weights = np.random.default_rng(m).standard_normal((97, 61, TAPS, TAPS)).astype(np.float32)
+    sizes = []
+
+    class Watched(np.ndarray):
+        def __matmul__(self, other):
+            sizes.append(self.size * other.shape[1])
+            return np.asarray(self) @ other
+
+    kron = np.kron
+    monkeypatch.setattr(np, "kron", lambda a, b: kron(a, b).view(Watched))
+    in_parts = transformed_filters(weights, m)
+    monkeypatch.setattr(library, "ALONE", 1 << 40)
+    whole = transformed_filters(weights, m)
+    assert len(sizes) > 2 and max(sizes[:-1]) <= 65536 * 4 < sizes[-1]
+    assert np.array_equal(in_parts, whole)
