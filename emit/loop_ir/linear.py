@@ -8,6 +8,7 @@ of the forms has no atoms. Index arithmetic never overflows (sizes are below 2**
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from polyc.poly.dtypes import i64
@@ -139,6 +140,7 @@ def operands(expr: Expr, op: str) -> tuple[Expr, ...]:
 
 DEEPEST = 8  # replacements of an atom by a bound, one after another
 MOST_FORMS = 256  # that one question looks at
+FEW_FORMS = 8  # before it asks whether there is anything to find
 
 Interval = tuple[int | None, int | None]
 
@@ -188,23 +190,47 @@ def nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]]) -> bool:
 
     Sizes (variables without bounds) are only known to be non-negative. Atoms are replaced by their bounds, one after
     another in any order; no more than `MOST_FORMS` forms are tried, and what is not found among them is not known.
+    Most of what can be found is found among the first few; points of the loops refuse most of the rest.
     """
-    return _nonnegative(form, bounds, DEEPEST, {})
+    return _plainly(form, bounds) or _searched(form, tuple(bounds.items()))
 
 
-def _nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]], depth: int, failed: dict[Any, int]) -> bool:
-    """`failed`: forms that came to nothing, and with how many replacements left (other orders lead to them again)."""
-    if form.const >= 0 and all(c >= 0 and isinstance(a, Var) and a.name not in bounds for a, c in form.terms):
+@lru_cache(maxsize=4096)  # the lanes of a statement, and its copies, ask the same again
+def _searched(form: Linear, known: tuple[tuple[str, tuple[Expr, Expr]], ...]) -> bool:
+    bounds = dict(known)
+    failed: dict[Any, int] = {}
+    if _nonnegative(form, bounds, DEEPEST, failed, FEW_FORMS):
+        return True
+    if len(failed) < FEW_FORMS:
+        return False
+    from polyc.emit.loop_ir.points import negative_somewhere
+
+    if negative_somewhere(form.terms, form.const, known):
+        return False
+    return _nonnegative(form, bounds, DEEPEST, {}, MOST_FORMS)
+
+
+def _plainly(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]]) -> bool:
+    """A sum of sizes."""
+    return form.const >= 0 and all([c >= 0 and isinstance(a, Var) and a.name not in bounds for a, c in form.terms])
+
+
+def _nonnegative(
+    form: Linear, bounds: Mapping[str, tuple[Expr, Expr]], depth: int, failed: dict[Any, int], most: int
+) -> bool:
+    """`failed`: forms that came to nothing, and with how many replacements left (other orders lead to them again);
+    no more than `most`."""
+    if _plainly(form, bounds):
         return True
     key = frozenset(form.terms), form.const
-    if depth <= failed.get(key, 0) or len(failed) >= MOST_FORMS:
+    if depth <= failed.get(key, 0) or len(failed) >= most:
         return False
     failed[key] = depth
     for atom, c in _innermost_first(form, bounds):
         rest = Linear(tuple(t for t in form.terms if t[0] != atom), form.const)
         choices = [[rest + low for low in cases] for cases in _least(atom, c, bounds)]
         choices.sort(key=lambda cases: max(len(x.terms) for x in cases))  # what cancels is likely meant for it
-        if any(all(_nonnegative(x, bounds, depth - 1, failed) for x in cases) for cases in choices):
+        if any(all(_nonnegative(x, bounds, depth - 1, failed, most) for x in cases) for cases in choices):
             return True
     return False
 
