@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from polyc.poly.scop import Scop
 
 T = TypeVar("T")
+_ANSWERS = "_answers"  # an attribute of a Scop that is no field: copies with other fields, pickles and == know nothing of it
 
 
 def per_scop(fn: Callable[[Scop], T]) -> Callable[[Scop], T]:
     """Remember `fn(scop)` for as long as that very Scop object lives.
 
-    A Scop holds dicts and isl objects and so cannot be hashed; its identity is the key, and a
-    weak reference takes the entry away before the identity can be reused.
+    A Scop holds dicts and isl objects and so cannot be hashed: it carries the answers itself. Many of them refer to
+    their Scop; a table beside it, even one with weak keys, would keep both for ever.
     """
-    known: dict[int, tuple[weakref.ref[Scop], T]] = {}
 
     @wraps(fn)
     def cached(scop: Scop) -> T:
-        key = id(scop)
-        entry = known.get(key)
-        if entry is not None and entry[0]() is scop:
-            return entry[1]
-        value = fn(scop)
-        known[key] = (weakref.ref(scop, lambda _: known.pop(key, None)), value)
-        return value
+        answers = scop.__dict__.setdefault(_ANSWERS, {})
+        if fn not in answers:
+            answers[fn] = fn(scop)
+        return cast(T, answers[fn])
 
     return cached
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 
 import islpy as isl
@@ -13,6 +15,7 @@ import small_scops as scops
 from execute import execute
 from small_scops import index, ref
 
+from polyc.graph_driver.worker.compile_operator import auto_schedule, compile_operator
 from polyc.poly.binding import bind_sizes
 from polyc.poly.cache import per_scop
 from polyc.poly.dependences import flow
@@ -267,6 +270,21 @@ def test_the_cache_follows_the_object_not_its_address() -> None:
     for _ in range(20):  # freed Scops may be followed by others at their address
         count(scops.seidel())
     assert len(calls) == 21
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "sm_80"])
+def test_what_compiling_asks_keeps_no_scop(target: str) -> None:
+    """Processes that compile for days would grow: answers refer to their Scop, so the Scop carries them."""
+    gc.freeze()  # nothing of other tests is looked at
+    try:
+        scop = specialise(scops.matmul(), {"M": 70, "N": 90, "K": 50})
+        ended = weakref.ref(scop)
+        compile_operator(scop, target, auto_schedule(scop, target))
+        del scop
+        gc.collect()
+        assert ended() is None
+    finally:
+        gc.unfreeze()
 
 
 def test_quota_stops_isl_and_recovers() -> None:
