@@ -15,6 +15,7 @@ import numpy as np
 
 from polyc.emit.interpreter import matrices
 from polyc.emit.interpreter import ops as ops
+from polyc.emit.interpreter.lanes import AccessObserver, Env, OutOfBounds, Run, elements, places
 from polyc.emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
 from polyc.emit.interpreter.products import multiply, taken
 from polyc.emit.loop_ir.loops import (
@@ -39,21 +40,12 @@ from polyc.emit.loop_ir.loops import (
     VLoad,
 )
 from polyc.poly.dtypes import DType, bool_
-from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
-Env = dict[str, Any]
-Run = Callable[[Env], Any]
 Observer = Callable[[str, tuple[int, ...]], None]
-AccessObserver = Callable[[str, tuple[int, ...], bool], None]
 
 GARBAGE = 0x5A5A5A5A5A5A5A5A
-
-
-class OutOfBounds(BuildError):
-    """An access outside its buffer: a wrong schedule, pass or Scop."""
-
-    code = "P307"
 
 
 def run(
@@ -108,7 +100,7 @@ def _size(params: Mapping[str, int], name: str) -> int:
 def poisoned(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
     """Memory as a fresh buffer has it."""
     if dtype.is_float:
-        return np.full(shape, np.nan).astype(dtype.np)
+        return np.full(shape, np.nan, dtype.np)
     if dtype == bool_:
         return np.ones(shape, np.bool_)
     return np.full(shape, GARBAGE, np.int64).astype(dtype.np)
@@ -251,20 +243,24 @@ class _Compiler:
 
             garbage = poisoned((), s.value.dtype)[()]
             return begun if s.asynchronous else scalar
-        places = self.elements(s.array, s.index, True)
+        at = places(s.array, s.index, self.expr, self.accesses, True)
         mask = None if s.mask is None else self.expr(s.mask)
 
         def vector(env: Env) -> None:
             v = value(env)
-            on = np.ones(len(v), bool) if mask is None else mask(env)
-            buf = env[key]
-            for lane in np.flatnonzero(on):  # in lane order: the last of equal addresses wins
-                if s.asynchronous:
-                    begin_copy(self, env, s.array, places(env, int(lane)), v[lane], poisoned((), s.value.dtype)[()])
-                else:
-                    buf[places(env, int(lane))] = v[lane]
+            on = None if mask is None else mask(env)
+            where = at(env, on)
+            if where is None:
+                return
+            stored = v if on is None else v[on]
+            if s.asynchronous:
+                for element, x in zip(elements(where), stored):
+                    begin_copy(self, env, s.array, element, x, garbage)
+            else:
+                env[key][where] = stored  # in lane order: the last of equal addresses wins
             after(env, on)
 
+        garbage = poisoned((), s.value.dtype)[()]
         return vector
 
     def observed(self, s: Store) -> Callable[[Env, Any], None]:
@@ -301,7 +297,15 @@ class _Compiler:
                 accesses(array, at, write)
             return at
 
-        return place
+        if len(parts) != 1 or accesses is not None:
+            return place
+        only = parts[0]
+
+        def in_a_row(env: Env) -> tuple[int, ...]:
+            i = only(env)
+            return (i,) if 0 <= i < env[key].shape[0] else place(env)
+
+        return in_a_row
 
     def matrix(self, s: MatrixMove) -> Callable[[Env, int, int], list[tuple[int, ...]]]:
         """The checked subscripts of a matrix of so many rows and words, row by row."""
@@ -322,22 +326,6 @@ class _Compiler:
 
         return places
 
-    def elements(self, array: str, index: tuple[Expr, ...], write: bool) -> Callable[[Env, int], tuple[int, ...]]:
-        """The checked subscript tuple of one lane of a vector access."""
-        parts = [(self.expr(e), e.lanes > 1) for e in index]
-        key, accesses = "@" + array, self.accesses
-
-        def place(env: Env, lane: int) -> tuple[int, ...]:
-            at = tuple([int(p(env)[lane]) if wide else p(env) for p, wide in parts])
-            for i, n in zip(at, env[key].shape):
-                if not 0 <= i < n:
-                    raise OutOfBounds(f"lane {lane}: {array}{list(at)} is outside {list(env[key].shape)}")
-            if accesses is not None:
-                accesses(array, at, write)
-            return at
-
-        return place
-
     def load(self, e: Load) -> Run:
         place, key, finish = self.element(e.array, e.index, False), "@" + e.array, ops.to_scalar(e.dtype)
         if e.dtype.is_float:
@@ -345,17 +333,27 @@ class _Compiler:
         return lambda env: finish(env[key][place(env)])
 
     def vload(self, e: VLoad) -> Run:
-        places, key, n, np_type = self.elements(e.array, e.index, False), "@" + e.array, e.count, e.dtype.np
+        at, key, n, np_type = (
+            places(e.array, e.index, self.expr, self.accesses, False),
+            "@" + e.array,
+            e.count,
+            e.dtype.np,
+        )
         mask = None if e.mask is None else self.expr(e.mask)
 
         def load(env: Env) -> Any:
-            out = np.zeros(n, np_type)
-            buf = env[key]
-            for lane in range(n) if mask is None else np.flatnonzero(mask(env)):
-                out[lane] = buf[places(env, int(lane))]
+            out = np.empty(n, np_type)
+            out[:] = env[key][at(env, None)]
             return out
 
-        return load
+        def masked(env: Env) -> Any:
+            out, on = np.zeros(n, np_type), mask(env) if mask is not None else None
+            where = at(env, on)
+            if where is not None:
+                out[on] = env[key][where]
+            return out
+
+        return load if mask is None else masked
 
     # ---- expressions -----------------------------------------------------------------------
 
@@ -375,6 +373,8 @@ class _Compiler:
             return lambda env: base(env) + offsets
         if isinstance(e, Broadcast):
             a, n, np_type = self.expr(e.a), e.count, e.dtype.np
+            if e.dtype.is_float:
+                return lambda env: np.full(n, a(env), np_type)
             return lambda env: np.full(n, a(env)).astype(np_type)
         if isinstance(e, HReduce):
             a, reduce = self.expr(e.a), ops.horizontal(e.op, e.dtype)
@@ -387,12 +387,7 @@ class _Compiler:
             return self.select(e, vector)
         if isinstance(e, Binary):
             a, b = self.expr(e.a), self.expr(e.b)
-            if e.op == "and" and not vector:
-                return lambda env: a(env) and b(env)
-            if e.op == "or" and not vector:
-                return lambda env: a(env) or b(env)
-            fn = ops.binary(e.op, e.a.dtype, vector)
-            return lambda env: fn(a(env), b(env))
+            return ops.applied(e.op, e.a.dtype, vector, a, b)
         if isinstance(e, Unary):
             a, fn = self.expr(e.a), ops.unary(e.op, e.dtype, vector)
             return lambda env: fn(a(env))
