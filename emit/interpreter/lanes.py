@@ -74,7 +74,8 @@ def places(
 
 def elements(at: list[Any] | tuple[Any, ...]) -> Iterator[tuple[int, ...]]:
     """The subscripts of one lane after the other."""
-    for element in zip(*np.broadcast_arrays(*at)):
+    lanes = [np.arange(x.start, x.stop) if isinstance(x, slice) else x for x in at]
+    for element in zip(*np.broadcast_arrays(*lanes)):
         yield tuple(map(int, element))
 
 
