@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 from polyc.poly.scop import Scop
 
 T = TypeVar("T")
-_ANSWERS = "_answers"  # an attribute of a Scop that is no field: copies with other fields, pickles and == know nothing of it
+_ANSWERS = "_answers"  # an attribute of a Scop, no field: copies with other fields, pickles and == do not see it
 
 
 def per_scop(fn: Callable[[Scop], T]) -> Callable[[Scop], T]:
