@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import islpy as isl
 
 from polyc.poly.expr import Binary, Cast, Expr, Load, Select, Span
-from polyc.poly.forms.affine import NotAffine, to_pw_aff, to_set
+from polyc.poly.forms.affine import NotAffine, outside, to_pw_aff, to_set
 from polyc.poly.scop import Statement
 
 from .annotations import size_text
@@ -41,13 +41,10 @@ def check_in_bounds(builder: Builder, statements: Mapping[str, Statement], conte
 
 
 def _outside(index: Expr, extent: Expr, where: isl.Set) -> isl.Set | None:
-    space = where.get_space()
     try:
-        at, size = to_pw_aff(index, space), to_pw_aff(extent, space)
+        return outside(index, extent, where.get_space()).intersect(where)
     except NotAffine:
         return None
-    zero = size.sub(size)
-    return at.lt_set(zero).union(at.ge_set(size)).intersect(where)
 
 
 def _accesses(s: Statement) -> Iterator[tuple[Load, isl.Set]]:

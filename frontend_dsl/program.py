@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, loads
-from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.forms.affine import NotAffine, functions, set_space, to_set
 from polyc.poly.reduction import reads_updated, updates_once
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
@@ -143,17 +143,16 @@ def _data_bound(loop: Loop) -> DynamicBound:
 
 
 def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
-    ls = isl.LocalSpace.from_space(space)
-    var = isl.PwAff.from_aff(isl.Aff.var_on_domain(ls, isl.dim_type.set, position))
+    var = isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, position)
 
-    def bound(expr: Expr, default: int) -> isl.PwAff:
-        if next(loads(expr), None) is None and expr != const_int(ENDLESS):
-            return to_pw_aff(expr, space)
-        return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(default)))
+    def bound(expr: Expr, default: int) -> Expr:
+        return expr if next(loads(expr), None) is None and expr != const_int(ENDLESS) else const_int(default)
 
-    lo, hi = bound(loop.lo, -DYNAMIC_EXTENT), bound(loop.hi, DYNAMIC_EXTENT)
+    lo, hi = functions(bound(loop.lo, -DYNAMIC_EXTENT), bound(loop.hi, DYNAMIC_EXTENT), space)
+    if isinstance(lo, isl.PwAff):
+        var = isl.PwAff.from_aff(var)
     if loop.counts:
-        zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls))
+        zero = var.sub(var)
         value = var.scale_val(isl.Val(loop.step)).add(lo)
         return var.ge_set(zero).intersect(value.lt_set(hi) if loop.step > 0 else value.gt_set(hi))
     if loop.step > 0:

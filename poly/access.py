@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import islpy as isl
 
-from polyc.poly.cache import per_scop
+from polyc.poly.cache import instances, per_scop
 from polyc.poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.records import dataclass
@@ -69,7 +69,7 @@ def accumulator_of(stmt: Statement) -> Load | None:
 
 
 def _statement_accesses(scop: Scop, s: Statement) -> Iterator[Access]:
-    domain = s.domain.intersect_params(scop.context)
+    domain = instances(scop)[s.name]
     space = set_space(s.name, s.iters, scop.params)
     certain = not s.dynamic
     accumulator = accumulator_of(s)

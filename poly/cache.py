@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
 from typing import Generic, TypeVar, cast
+
+import islpy as isl
 
 from polyc.poly.scop import Scop
 
@@ -27,6 +29,12 @@ def per_scop(fn: Callable[[Scop], T]) -> Callable[[Scop], T]:
         return cast(T, answers[fn])
 
     return cached
+
+
+@per_scop
+def instances(scop: Scop) -> Mapping[str, isl.Set]:
+    """The instances of each statement, for the sizes that the Scop is for."""
+    return {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
 
 
 class Made(Generic[T]):

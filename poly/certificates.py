@@ -17,7 +17,7 @@ from polyc.poly.access import guard
 from polyc.poly.cache import per_scop
 from polyc.poly.dtypes import DType, bool_, i64, u64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.forms.affine import is_affine, outside, set_space
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.violations import Check
@@ -130,16 +130,10 @@ class _Finder:
 
     def inside(self, index: Expr, size: Expr, where: isl.Set, sure: bool) -> bool:
         """Whether `0 <= index < size` is known for all of `where`."""
-        try:
-            at = to_pw_aff(index, self.space)
-        except NotAffine:
-            lo, hi = value_range(index, where)
-            return lo is not None and lo >= 0 and hi is not None and isinstance(size, Const) and hi < int(size.value)
-        return sure or self.outside(at, size).intersect(where).is_empty()
-
-    def outside(self, at: isl.PwAff, size: Expr) -> isl.Set:
-        extent = to_pw_aff(size, self.space)
-        return at.lt_set(extent.sub(extent)).union(at.ge_set(extent))
+        if is_affine(index, self.space):
+            return sure or outside(index, size, self.space).intersect(where).is_empty()
+        lo, hi = value_range(index, where)
+        return lo is not None and lo >= 0 and hi is not None and isinstance(size, Const) and hi < int(size.value)
 
 
 def demanded(index: Expr) -> Expr:

@@ -10,6 +10,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.proof.read_back import WrongLoops
 from polyc.emit.proof.values import Executed
 from polyc.poly.access import guard
+from polyc.poly.cache import instances
 from polyc.poly.forms.affine import set_space
 from polyc.poly.scop import Scop, Statement
 
@@ -24,14 +25,14 @@ def prove_domain(scop: Scop, fn: Function, places: Sequence[Executed]) -> None:
         WrongLoops: instances are missing, added or repeated; the text gives one of them.
     """
     for stmt in scop.statements.values():
-        wanted = stmt.domain.intersect_params(scop.context)
+        wanted = instances(scop)[stmt.name]
         done = isl.Set.empty(wanted.get_space())
         for x in places:
             if x.stmt is not stmt:
                 continue
-            instances = isl.Map.from_pw_multi_aff(x.instance).intersect_domain(x.place.points)
-            image = instances.range()
-            if not instances.is_injective() or not done.is_disjoint(image):
+            here = isl.Map.from_pw_multi_aff(x.instance).intersect_domain(x.place.points)
+            image = here.range()
+            if not here.is_injective() or not done.is_disjoint(image):
                 raise WrongLoops("domain", f"{fn.name}: the loops run some instance of {stmt.name} twice")
             done = done.union(image)
         missing = _needed(scop, stmt, wanted).subtract(done)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import islpy as isl
 
+from polyc.poly.cache import instances
 from polyc.poly.errors import ScheduleError
 from polyc.poly.ordering.one_dim import tells_apart
 from polyc.poly.scop import Scop
@@ -19,7 +20,7 @@ def check_coverage(scop: Scop, tree: Node) -> None:
         ScheduleError: an instance is missing, runs twice or shares its time with another one;
             a loop has no value for a statement; two loops have one name on one path.
     """
-    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    domains = instances(scop)
     _visit(scop, tree, domains, (), {s: [] for s in domains}, loop_names(tree))
 
 

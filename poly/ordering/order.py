@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import islpy as isl
 
+from polyc.poly.cache import instances
 from polyc.poly.ordering.one_dim import OneDims, forms
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence
@@ -17,9 +18,8 @@ Pair = tuple[str, str]
 
 def in_order(scop: Scop, pairs: Mapping[Pair, isl.Map]) -> dict[Pair, isl.Map]:
     """The part of each `{ S[x] -> T[y] }` with x before y in the Scop's own tree; empty ones left out."""
-    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
     walk = _Order(forms(scop))
-    walk.visit(scop.tree, domains, dict(pairs))
+    walk.visit(scop.tree, dict(instances(scop)), dict(pairs))
     return {key: m.coalesce() for key, m in walk.before.items() if not m.is_empty()}
 
 

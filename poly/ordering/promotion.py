@@ -143,10 +143,15 @@ def _escaping(scop: Scop, region: Region, flow_of: Flow, source: str, sink: str,
         a, b = m.schedule[source], m.schedule[sink]
         if known.equal(a, b, flow_of.equated):
             continue
-        for apart in (a.lt_map(b), a.gt_map(b)):
-            escaping = inside.intersect(apart)
-            if not escaping.is_empty():
-                yield escaping
+        dims = known.iterators(a, b)
+        if dims is not None:
+            ends = isl.dim_type.in_, dims[0], isl.dim_type.out, dims[1]
+            apart = [inside.order_lt(*ends), inside.order_gt(*ends)]
+        elif inside.is_subset(a.eq_map(b)):  # most times: half the time of the two that follow
+            continue
+        else:
+            apart = [inside.intersect(a.lt_map(b)), inside.intersect(a.gt_map(b))]
+        yield from (escaping for escaping in apart if not escaping.is_empty())
 
 
 def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:

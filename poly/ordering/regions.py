@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import islpy as isl
 
+from polyc.poly.cache import instances
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_map
@@ -22,8 +23,7 @@ class Region:
 
 def regions(scop: Scop, tree: Node) -> Iterator[Region]:
     """All promotions of the tree, outermost first."""
-    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
-    yield from _regions(tree, domains, ())
+    yield from _regions(tree, dict(instances(scop)), ())
 
 
 def _regions(node: Node, active: dict[str, isl.Set], loops: tuple[Member, ...]) -> Iterator[Region]:

@@ -20,7 +20,7 @@ from polyc.poly.access import Access, accesses
 from polyc.poly.adjoint.algebra import less
 from polyc.poly.adjoint.copies import rewritten
 from polyc.poly.adjoint.trees import in_place
-from polyc.poly.cache import per_scop
+from polyc.poly.cache import instances, per_scop
 from polyc.poly.dependences import value_flow_among
 from polyc.poly.expr import Const, Expr, Load, const_int
 from polyc.poly.forms.ranges import bounds, points_of_box
@@ -191,7 +191,7 @@ def _cuts(by: isl.Set, elements: isl.Set) -> bool:
 
 
 def _whole(scop: Scop, name: str) -> isl.Set:
-    return scop.statements[name].domain.intersect_params(scop.context)
+    return instances(scop)[name]
 
 
 def _needed(scop: Scop, suspects: frozenset[str]) -> dict[str, isl.Set] | None:

@@ -12,6 +12,7 @@ from typing import Literal
 import islpy as isl
 
 from polyc.poly.access import Access, accesses
+from polyc.poly.cache import instances
 from polyc.poly.closed_forms.counting import count_or_bound, parametric_image
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.operations import operations
@@ -50,7 +51,7 @@ class Region:
 def region(scop: Scop, tree: Node, at: str | None) -> Region:
     """One iteration of the loop `at` and of those around it. Raises `ScheduleError`: no such loop."""
     members: list[Member] = []
-    active = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    active = dict(instances(scop))
     if at is not None:
         spot = locate(tree, at)
         members = [*outer_members(spot.path), *spot.band.members[: spot.index + 1]]

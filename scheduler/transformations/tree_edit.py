@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyc.poly.cache import instances
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import const_int
 from polyc.poly.records import dataclass
@@ -186,7 +187,7 @@ def used_names(scop: Scop, tree: Node) -> set[str]:
 
 def reaching(scop: Scop, path: Path) -> dict[str, isl.Set]:
     """The instances of each statement that reach the end of a path (filters on it applied)."""
-    active = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    active = dict(instances(scop))
     for node, _ in path:
         if isinstance(node, Filter):
             active = {s: _within(scop, s, active[s], d) for s, d in node.domain.items() if s in active}
