@@ -19,7 +19,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.prepared_commands import run_words
 
 if TYPE_CHECKING:
     from polyc.graph_driver.worker.pool import Pool
@@ -67,15 +70,18 @@ class Prepared:
         self._asked: socket.socket | None = None
         self._one_at_a_time = threading.Lock()
 
-    def fork(self, control: socket.socket, environment: dict[str, str]) -> Started:
-        """A process that serves `control` in `environment`. Raises `RuntimeError`: the prepared one has died."""
+    def fork(
+        self, control: int, environment: dict[str, str], errors: int = 2, folder: str = "", words: Sequence[str] = ()
+    ) -> Started:
+        """A process that serves the socket `control` in `environment`; with `words`, one that runs this command, whose
+        output goes to `control`. Raises `RuntimeError`: the prepared one has died."""
         ours, theirs = socket.socketpair()
         with theirs, self._one_at_a_time:
             if self._process is None:
                 self._start()
             assert self._asked is not None
-            request = json.dumps([os.getcwd(), environment]).encode()
-            files = [control.fileno(), theirs.fileno(), 2]
+            request = json.dumps([folder or os.getcwd(), environment, list(words)]).encode()
+            files = [control, theirs.fileno(), errors]
             socket.send_fds(self._asked, [len(request).to_bytes(8, "little")], files)
             self._asked.sendall(request)
         pid = ours.recv(8, socket.MSG_WAITALL)
@@ -95,22 +101,25 @@ class Prepared:
             )
 
 
+PREPARED = Prepared()
+
+
 def use_prepared_compilers() -> None:
     """From here on this process' compilers come from a prepared one."""
     from polyc.graph_driver.worker import pool
     from polyc.graph_driver.worker.child import module_command
 
-    prepared, as_users_have_it = Prepared(), pool.Pool._open
+    as_users_have_it = pool.Pool._open
 
     def opened(self: Pool) -> None:
-        if os.environ.get(IMPORTS) != prepared.imports:
+        if os.environ.get(IMPORTS) != PREPARED.imports:
             as_users_have_it(self)
             return
         environment = module_command("polyc.graph_driver.worker")[1]
         environment.setdefault("OMP_NUM_THREADS", "1")
         self._control, theirs = socket.socketpair()
         with theirs:
-            started: Any = prepared.fork(theirs, environment)
+            started: Any = PREPARED.fork(theirs.fileno(), environment)
         self._forking = started
         self._ready, self._rest, self._opened = False, b"", time.monotonic()
         self._selector.register(self._control, selectors.EVENT_READ, self._hear)
@@ -161,7 +170,7 @@ def _forked(asked: socket.socket, running: dict[int, _Forked]) -> int | None:
     request = b""
     while len(request) < int.from_bytes(size, "little"):
         request += asked.recv(1 << 16)
-    folder, environment = json.loads(request)
+    folder, environment, words = json.loads(request)
     control, said, errors = files
     pid = os.fork()
     if pid == 0:
@@ -170,7 +179,7 @@ def _forked(asked: socket.socket, running: dict[int, _Forked]) -> int | None:
             forked.end.close()
         asked.close()
         os.close(said)
-        _serve(control, errors, folder, environment)
+        _serve(control, errors, folder, environment, words)
     os.close(control)
     os.close(errors)
     end = socket.socket(fileno=said)
@@ -180,7 +189,7 @@ def _forked(asked: socket.socket, running: dict[int, _Forked]) -> int | None:
     return ended
 
 
-def _serve(control: int, errors: int, folder: str, environment: dict[str, str]) -> None:
+def _serve(control: int, errors: int, folder: str, environment: dict[str, str], words: list[str]) -> None:
     """What the forked process does. Never returns."""
     from polyc.graph_driver.worker.forking import run
 
@@ -188,15 +197,18 @@ def _serve(control: int, errors: int, folder: str, environment: dict[str, str]) 
     try:
         os.setsid()
         os.dup2(errors, 2)
-        os.dup2(errors, 1)
+        os.dup2(control if words else errors, 1)
         os.close(errors)
         os.environ.clear()
         os.environ.update(environment)
         with contextlib.suppress(OSError):
             os.chdir(folder)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        run(socket.socket(fileno=control))
-        code = 0
+        if words:
+            code = run_words(words)
+        else:
+            run(socket.socket(fileno=control))
+            code = 0
     except BaseException as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import prepared_commands
+
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("__init__.py", "decoder.py", "fetch.py", "ocr.py", "pictures.py")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
@@ -46,9 +48,7 @@ def _run(script: str, asked: list[str], picture: Path) -> str:
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
     asked = [*asked, "--picture", str(picture)] if script in DRAWN else asked
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / script), *asked], capture_output=True, text=True, cwd=ROOT, timeout=300
-    )
+    done = prepared_commands.run(str(ROOT / "examples" / script), *asked, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip()
     assert "Traceback" not in done.stderr

@@ -19,6 +19,8 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx import helper as h
 
+from tests import prepared_commands
+
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "examples" / "toy_accelerator"
 INSTALL = "from setuptools import setup; setup(script_args=['-q', 'build_py', '-d', {0!r}, 'egg_info', '-e', {0!r}])"
@@ -35,11 +37,9 @@ def installed(project: Path, site: Path, work: Path) -> Path:
 
 
 def process(site: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A fresh Python process that sees polyc and what is in `site`."""
+    """A process that sees polyc and what is in `site`."""
     found = os.pathsep.join([str(ROOT), str(site)])
-    return subprocess.run(
-        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": found}
-    )
+    return prepared_commands.run(*command, cwd=cwd, env={**os.environ, "PYTHONPATH": found})
 
 
 def polyc(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -232,7 +232,7 @@ def train(name: str, rows: str, steps: str) -> None:
 
 @case
 def resume(folder: str) -> None:
-    """Four steps, with a file after two, and two more of other trainings: from that file and those of other ranks."""
+    """Four steps, with a file after two, and two more of another training: from its file and those of other ranks."""
     from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
 
     ranks = world()
@@ -250,9 +250,8 @@ def resume(folder: str) -> None:
         if k == 2:
             straight.save(f"{folder}/{own}")
         straight.step(feeds, adam)
-    others, digests = {}, {}
+    others, digests, other = {}, {}, fresh()
     for name in sorted(os.listdir(folder)):
-        other = fresh()
         other.load(f"{folder}/{name}")
         for _ in range(2):
             other.step(feeds, adam)
