@@ -6,6 +6,7 @@ Sets and functions are isl's own text. Spans are kept. `dumps(loads(x)) == x`.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 import islpy as isl
@@ -157,6 +158,18 @@ def _node(n: Node) -> list[Any]:
 
 # ---- reading -------------------------------------------------------------------------------
 
+KEPT = 1 << 12  # texts: two in three of a network's kernels were read before
+
+
+@lru_cache(maxsize=KEPT)
+def _set_back(text: str) -> isl.Set:
+    return isl.Set(text)
+
+
+@lru_cache(maxsize=KEPT)
+def _function_back(text: str) -> isl.PwAff:
+    return isl.PwAff(text)
+
 
 def _scop_back(d: dict[str, Any]) -> Scop:
     arrays = {
@@ -165,7 +178,7 @@ def _scop_back(d: dict[str, Any]) -> Scop:
     }
     statements = {x["name"]: _statement_back(x) for x in d["statements"]}
     return Scop(
-        d["name"], tuple(d["params"]), isl.Set(d["context"]), arrays, statements, _node_back(d["tree"]),
+        d["name"], tuple(d["params"]), _set_back(d["context"]), arrays, statements, _node_back(d["tree"]),
         tuple(d["args"]), tuple(d["results"]), d["reassociate"], d["fast_math"], tuple(d["notes"]),
         tuple(LoopMark(*m) for m in d.get("marks", ())),
     )  # fmt: skip
@@ -173,7 +186,7 @@ def _scop_back(d: dict[str, Any]) -> Scop:
 
 def _statement_back(d: dict[str, Any]) -> Statement:
     return Statement(
-        d["name"], tuple(d["iters"]), isl.Set(d["domain"]), d["array"], tuple(map(_expr_back, d["index"])),
+        d["name"], tuple(d["iters"]), _set_back(d["domain"]), d["array"], tuple(map(_expr_back, d["index"])),
         _expr_back(d["value"]), None if d["predicate"] is None else _expr_back(d["predicate"]), d["reduction"],
         tuple(DynamicBound(i, _expr_back(lo), _expr_back(hi)) for i, lo, hi in d["dynamic"]), _span_back(d["span"]),
     )  # fmt: skip
@@ -218,11 +231,11 @@ def _node_back(d: list[Any]) -> Node:
         return Leaf()
     if kind == "band":
         members = tuple(
-            Member(n, {s: isl.PwAff(t) for s, t in schedule.items()}, k, f, c) for n, schedule, k, f, c in rest[0]
+            Member(n, {s: _function_back(t) for s, t in schedule.items()}, k, f, c) for n, schedule, k, f, c in rest[0]
         )
         return Band(members, _node_back(rest[2]), rest[1])
     if kind == "filter":
-        return Filter({s: isl.Set(t) for s, t in rest[0]}, _node_back(rest[1]))
+        return Filter({s: _set_back(t) for s, t in rest[0]}, _node_back(rest[1]))
     if kind == "sequence":
         return Sequence(tuple(_node_back(x) for x in rest))  # type: ignore[misc]
     if kind == "promote":

@@ -57,6 +57,13 @@ def test_json_round_trip_of_kernels(make) -> None:
     assert dumps(loads(dumps(scop))) == dumps(scop) == dumps(make())
 
 
+@pytest.mark.parametrize("make", KERNELS)
+def test_a_text_of_isl_is_parsed_once(make) -> None:
+    first, again = loads(dumps(make())), loads(dumps(make()))
+    assert first.context is again.context
+    assert all(s.domain is again.statements[n].domain for n, s in first.statements.items())
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_json_round_trip_of_random_scops_and_trees(seed: int) -> None:
     r = random.Random(seed)
