@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from differential import check, private_cache, shrink
+from parts import in_part
 from program_tree import Line
 from random_programs import generate
 from random_schedules import random_schedule
@@ -30,7 +31,7 @@ def run(seeds: range) -> None:
         assert failure is None, f"seed {seed}: {failure}\n{shrink(program, failure).source}"
 
 
-@pytest.mark.parametrize("first", range(0, 60, CHUNK))
+@pytest.mark.parametrize("first", in_part(range(0, 60, CHUNK), lambda first: first < 30))
 def test_back_ends_agree_on_random_programs(first: int) -> None:
     run(range(first, first + CHUNK))
 

@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,9 +49,9 @@ def _classes(folder: str) -> dict[str, ast.ClassDef]:
     return {n.name: n for _, tree in _parsed(folder) for n in tree.body if isinstance(n, ast.ClassDef)}
 
 
-def _parsed(folder: str) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@lru_cache(maxsize=1)
+def _parsed(folder: str) -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def undocumented(folder: str) -> list[str]:

@@ -144,7 +144,9 @@ def test_nothing_that_a_run_does_is_missed(operator: object, make: Callable[[Sch
                 assert ends == (max(low, -sizes[pair[1]]), min(high, sizes[pair[0]])), pair
 
 
-@pytest.mark.parametrize("operator", [pool, convolution], ids=lambda o: o.__name__)
+@pytest.mark.parametrize(
+    "operator", [pool, pytest.param(convolution, marks=pytest.mark.long)], ids=lambda o: o.__name__
+)
 def test_runs_in_shared_memory(operator: object) -> None:
     """At the ends of the interval the results are right, one element further in they are not."""
     fn = loops_of(operator, streamed)

@@ -8,6 +8,7 @@ import back_ends
 import eliminations
 import numpy as np
 import pytest
+from parts import in_part
 
 from examples.polybench.cholesky import cholesky
 from examples.polybench.gramschmidt import gramschmidt
@@ -39,8 +40,15 @@ def sizes(op_: Any, n: int, m: int) -> dict[str, int]:
     return {"N": n, "M": m} if op_ in eliminations.SOLVES else {"N": n}
 
 
-@pytest.mark.parametrize("op_", ALL, ids=lambda x: x.name)
-@pytest.mark.parametrize("n, block, rows, columns", [(11, 4, 2, 4), (12, 4, 4, 2)])
+BLOCKS = [(11, 4, 2, 4), (12, 4, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    "op_, n, block, rows, columns",  # 12 is a whole number of blocks
+    in_part(
+        [(op_, *b) for op_ in ALL for b in BLOCKS], lambda op_, n, *_: n == 11 or op_ in (lu, eliminations.solve_lower)
+    ),
+)
 def test_blocks_compute_what_python_does(op_: Any, n: int, block: int, rows: int, columns: int) -> None:
     args = arguments(op_, n, 7, seed=n)
     s = block_factorization(op_.scop(**sizes(op_, n, 7)).schedule(), block=block, rows=rows, columns=columns)
@@ -52,8 +60,14 @@ def test_blocks_compute_what_python_does(op_: Any, n: int, block: int, rows: int
     assert again.save() == s.save() and str(again) == str(s)
 
 
-@pytest.mark.parametrize("op_", [lu, cholesky, eliminations.solve_lower], ids=lambda x: x.name)
-@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize(
+    "op_, threads",
+    in_part(
+        [(o, t) for o in (lu, cholesky, eliminations.solve_lower) for t in (1, 2)],
+        lambda o, t: t == 2 and o is not cholesky,
+        ids=lambda o, t: f"{t}-{o.name}",
+    ),
+)
 def test_symbolic_sizes_in_native_code(op_: Any, threads: int) -> None:
     s = automatic(op_.scop(), TARGET, threads)
     done = [d for d in s.decisions if d.stage == "elimination"]

@@ -6,6 +6,7 @@ import random
 
 import islpy as isl
 import pytest
+from parts import in_part
 from random_programs import generate
 from random_schedules import random_schedule
 
@@ -74,7 +75,7 @@ def test_the_same_text_fits_other_sizes() -> None:
     assert Schedule.from_yaml(small, GOLDEN).loops == tiled().loops
 
 
-@pytest.mark.parametrize("name", polybench.MODULES)
+@pytest.mark.parametrize("name", in_part(polybench.MODULES, lambda name: list(polybench.MODULES).index(name) % 2 == 0))
 def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
     from polyc.emit.targets import host
     from polyc.scheduler.strategies.auto import automatic

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from back_ends import difference, execute, interpret
+from parts import in_part
 
 from polyc import dims, empty, f32, grid, max, op, zeros
 from polyc.emit.gpu.targets import get as get_gpu
@@ -97,8 +98,14 @@ def test_every_prefix_is_legal_and_right(operator: Any, threads: int) -> None:
     assert dump_tree(s.tree) == dump_tree(automatically.tree)
 
 
-@pytest.mark.parametrize("target", ["x86-64-v3", "sm_80", "opencl"])
-@pytest.mark.parametrize("name", sorted(CASES))
+TARGETS = ["x86-64-v3", "sm_80", "opencl"]
+EACH = [(name, target) for name in sorted(CASES) for target in TARGETS]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),  # each operator for one target, as many for each
+    in_part(EACH, lambda name, target: sorted(CASES).index(name) % len(TARGETS) == TARGETS.index(target)),
+)
 def test_no_tree_in_a_trace_and_the_text_makes_it_again(name: str, target: str) -> None:
     scop = CASES[name](37, 33, 41).scop()
     s = automatic(scop, get(target)) if target == "x86-64-v3" else automatic(scop, get_gpu(target))
