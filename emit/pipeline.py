@@ -32,6 +32,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         return simplify(fn)
 
     return (
+        ("factors", _factors),
         ("recurrences", lambda fn, target: recurrences_last(fn)),
         ("fma", lambda fn, target: contract(fn)),
         ("tiles", lambda fn, target: separate_tiles(fn)),
@@ -48,6 +49,15 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
         ("registers", lambda fn, target: check_registers(fn)),
     )
+
+
+def _factors(fn: Function, target: Target) -> Function:
+    """Sums of products in nested form, where rounding may change; others do not load the pass."""
+    if not fn.fast_math:
+        return fn
+    from polyc.emit.passes.factors import factors
+
+    return factors(fn)
 
 
 def _matrices(fn: Function, target: Target) -> Function:

@@ -36,6 +36,9 @@ BLOCK_ROWS = (4, 8, 16, 32, 64)  # that are compared
 MOST_ACROSS = 128  # blocks of the rows: more would be more of the same
 MOST_BLOCKS = 16  # of the sweeps, of which the diagonals are looked at
 
+TABLE = 32  # rows and columns of a block of a table (16, 32, 64 and 128 by 16 measured on nussinov)
+LEAST_TABLE = 8  # of a block that threads share
+
 TRANSPOSED = 64
 """Iterations of both loops of a transposition: some cache lines of each row, on fewer pages than the TLB has entries
 (measured)."""

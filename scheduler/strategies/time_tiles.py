@@ -4,7 +4,7 @@ Two kinds of nests. Where the inner loops have vectors, a block of rows stays in
 so that rows come from further away once in a block and not once in each sweep (`time_tiles`). Where each element waits
 for the one before (Gauss-Seidel, tables of dynamic programming), several sweeps run side by side, so that a core has
 something to do meanwhile (`interleave_sweeps`). Threads share the blocks of a diagonal, where that takes less time than
-sharing each sweep.
+sharing each sweep. Tables with a loop for each element are the subject of `tables`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ def sweep(plan: Planner) -> None:
             _side_by_side(plan, members)
         elif len(members) == 1 and isinstance(body, Sequence) and _alike(plan, body):
             _near(plan, members[0], body)
+        elif len(members) > 1 and not (is_flat(body) and len(members) == 2):
+            from polyc.scheduler.strategies.tables import block_table, is_table
+
+            if is_table(plan, members, body):
+                block_table(plan, members)
 
 
 # ---- sweeps side by side -------------------------------------------------------------------------
