@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyc.emit.loop_ir.loops import For, Function, Store, walk
+from polyc.emit.loop_ir.loops import Alloc, For, Function, Store, walk
 from polyc.emit.loop_ir.rewrite import unique_names, without_instances
 from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
@@ -20,6 +20,7 @@ from polyc.emit.passes.vectorise import serialise
 from polyc.emit.passes.vectorise import vectorise as vectorise_pass
 from polyc.emit.passes.whole_lanes import whole_lanes
 from polyc.poly.budgets import check_time
+from polyc.poly.dtypes import i64
 from polyc.poly.target import Target
 
 Pass = Callable[[Function, Target], Function]
@@ -47,6 +48,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("share", lambda fn, target: share_loads(fn)),
         ("masked stores", lambda fn, target: forward_masked(fn)),
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
+        ("narrow locals", _narrow_locals),
         ("registers", lambda fn, target: check_registers(fn)),
     )
 
@@ -58,6 +60,15 @@ def _factors(fn: Function, target: Target) -> Function:
     from polyc.emit.passes.factors import factors
 
     return factors(fn)
+
+
+def _narrow_locals(fn: Function, target: Target) -> Function:
+    """Local integers in 32 bits; functions without any do not load the pass."""
+    if not any(isinstance(s, Alloc) and s.buffer.dtype == i64 and not s.buffer.shape for s in walk(fn.body)):
+        return fn
+    from polyc.emit.passes.narrow_locals import narrow_locals
+
+    return narrow_locals(fn)
 
 
 def _matrices(fn: Function, target: Target) -> Function:
