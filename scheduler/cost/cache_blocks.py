@@ -38,6 +38,7 @@ MOST_BLOCKS = 16  # of the sweeps, of which the diagonals are looked at
 
 TABLE = 32  # rows and columns of a block of a table (16, 32, 64 and 128 by 16 measured on nussinov)
 LEAST_TABLE = 8  # of a block that threads share
+TABLE_BLOCKS = 8  # in each direction for each thread, so that most diagonals have work for all
 
 TRANSPOSED = 64
 """Iterations of both loops of a transposition: some cache lines of each row, on fewer pages than the TLB has entries

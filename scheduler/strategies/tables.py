@@ -10,7 +10,7 @@ from __future__ import annotations
 from polyc.poly.errors import ScheduleError
 from polyc.poly.tree import Member, Node, loop_names
 from polyc.scheduler.cost.assumed_sizes import likely_bytes
-from polyc.scheduler.cost.cache_blocks import LEAST_TABLE, TABLE
+from polyc.scheduler.cost.cache_blocks import LEAST_TABLE, TABLE, TABLE_BLOCKS
 from polyc.scheduler.programs.sweeps import time_tiles
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.storage import touches
@@ -39,7 +39,7 @@ def block_table(plan: Planner, members: list[Member]) -> None:
     arrays = [a for a in plan.scop.arrays if any(any(touches(plan.scop.statements[s], a)) for s in outer.schedule)]
     total = sum(likely_bytes(plan.scop, a) or 0 for a in arrays)
     size = TABLE
-    while plan.threads > 1 and size > LEAST_TABLE and least < 2 * plan.threads * size * 4:
+    while plan.threads > 1 and size > LEAST_TABLE and least < TABLE_BLOCKS * plan.threads * size:
         size //= 2
     shared = plan.threads > 1 and least >= 2 * plan.threads * size
     if not shared and (total <= plan.target.l2 or least < 2 * size):
