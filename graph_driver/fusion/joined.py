@@ -121,7 +121,7 @@ def text_of(scop: Scop) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()
 
 
-_JOINED: Made[Scop] = Made(1024)
+_JOINED: Made[Scop] = Made(512)
 """Networks repeat their blocks: nodes of equal form share a Scop, so equal groups are composed once."""
 
 

@@ -87,7 +87,9 @@ def scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
     return _scop_of(factory, *args)
 
 
-@lru_cache(maxsize=4096, typed=True)
+@lru_cache(
+    maxsize=1024, typed=True
+)  # more than the forms of nodes of one model; with all that is known of each, 0.1 MB
 def _scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
     scop: Scop = factory(*args).scop()
     return scop
