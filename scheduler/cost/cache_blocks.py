@@ -28,6 +28,9 @@ MOST_NESTS = 4  # of one sweep
 MOST_SKEW = 4  # rows that a sweep may begin after the one before
 CHAINS = 8  # sweeps side by side: an addition and a division of one take as long as eight divisions (Zen 4, measured)
 LEAST_CHAINS = 2  # that are worth it
+WAY = 4096  # bytes of one way of L1, after which elements share a set: 32 KB in 8 ways, or 48 KB in 12
+MOST_IN_SET = 9  # lines of it that rows side by side may need (9 measured as none, 17 take three times as long; Zen 3)
+CACHE_LINE = 64
 MOST_OPERATIONS = 256  # of all sweeps side by side, which are written out one after another
 FAR = 2.0  # bringing a sweep's rows from far away beside what is done with them near by (measured on two stencils)
 OVERFULL = 1.3  # the same for rows of a block that fill more than L2 (measured on heat-3d)
@@ -97,6 +100,12 @@ def busy_share(sweeps: int, rows: int, block: tuple[int, int], skew: int, thread
             work.setdefault(b + c, []).append(sum(max(n, 0) for n in inside))
     spent = sum(max(sum(blocks) / threads, *blocks) for blocks in work.values())
     return sum(map(sum, work.values())) / (threads * spent)
+
+
+def lines_in_set(row_bytes: int, rows: int) -> int:
+    """Lines of the L1 set that most of the elements below each other in so many rows are in."""
+    places = [r * row_bytes % WAY // CACHE_LINE for r in range(rows)]
+    return max(map(places.count, places))
 
 
 def rows_of(row_bytes: int, target: Target) -> int:

@@ -10,9 +10,11 @@ sharing each sweep. Tables with a loop for each element are the subject of `tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from math import prod
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import variables
+from polyc.poly.expr import Const, variables
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, Sequence, loops_around
 from polyc.scheduler.cost.assumed_sizes import likely_bytes
@@ -20,11 +22,13 @@ from polyc.scheduler.cost.cache_blocks import (
     CHAINS,
     LEAST_CHAINS,
     LEAST_SWEEPS,
+    MOST_IN_SET,
     MOST_NESTS,
     MOST_OPERATIONS,
     MOST_SKEW,
     SWEEPS,
     Blocks,
+    lines_in_set,
     rows_of,
     shared_blocks,
 )
@@ -81,6 +85,9 @@ def _side_by_side(plan: Planner, members: list[Member]) -> None:
     if made is None:
         plan.decline(subject, "not side by side", f"no skew up to {MOST_SKEW} makes sweeps independent")
         return
+    while sweeps > LEAST_CHAINS and _crowded(plan, outer, sweeps * _skew_of(plan, made) + 1):
+        sweeps //= 2  # (rows of a power of two would push each other out of the cache)
+        made = _made(plan, partial(interleave_sweeps, outer=outer.name, sweeps=sweeps)) or made
     blocks = _diagonals(plan, outer, row, _rows_written(plan, [row]), _skew_of(plan, made), sweeps)
     if blocks is not None:
         by, skew = blocks, _skew_of(plan, made)
@@ -92,6 +99,17 @@ def _side_by_side(plan: Planner, members: list[Member]) -> None:
         subject, f"{sweeps} side by side (skewed by {_skew_of(plan, made)}){_on_threads(plan, blocks)}", lambda _: made,
         sweeps=sweeps, skew=_skew_of(plan, made), **_figures(blocks),
     )  # fmt: skip
+
+
+def _crowded(plan: Planner, outer: Member, rows: int) -> bool:
+    """Whether elements below each other in so many rows of an array that is written need too many lines of a set."""
+    for name in {plan.scop.statements[s].array for s in outer.schedule}:
+        array = plan.scop.arrays[name]
+        shape = [e.value for e in array.shape[1:] if isinstance(e, Const)]
+        if shape and len(shape) == len(array.shape) - 1:
+            if lines_in_set(prod(map(int, shape)) * array.dtype.bytes, rows) > MOST_IN_SET:
+                return True
+    return False
 
 
 # ---- rows that stay near -------------------------------------------------------------------------

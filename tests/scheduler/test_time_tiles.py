@@ -177,3 +177,9 @@ def test_few_sweeps_are_not_worth_it() -> None:
 
 def test_nests_that_run_against_each_other_stay_apart() -> None:
     assert outcome(scheduled(both_ways, SMALL, N=40)) == ["declined"]
+
+
+@pytest.mark.parametrize("n, sweeps", [(512, 4), (500, 8), (256, 8), (1024, 4), (513, 8)])
+def test_rows_that_share_a_set_of_the_cache_leave_room_for_fewer_sweeps(n: int, sweeps: int) -> None:
+    s = scheduled(seidel_2d.seidel_2d, targets.get("x86-64-v3"), 1, N=n, tsteps=24)
+    assert [d.figures["sweeps"] for d in s.decisions if d.stage == "sweeps" and d.outcome == "done"] == [sweeps]
