@@ -13,6 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from parts import in_part
 from small_operators import softmax
 from texts import needs_opencl, needs_shim
 
@@ -43,13 +44,22 @@ def shifted(A: inout(f32[N]), by: f32) -> None:
         A[i] = A[i] + by
 
 
+MATMUL, SOFTMAX = {"M": 33, "K": 45, "N": 29}, {"M": 9, "N": 70}
+
+
 @needs_opencl
-def test_operators_on_opencl() -> None:
+@pytest.mark.parametrize(
+    ("product", "exponentials"),  # a product of any sizes takes PoCL 20 seconds
+    in_part(
+        [(MATMUL, {}), ({}, SOFTMAX)], lambda product, _: product == MATMUL, ids=lambda p, _: "fixed" if p else "any"
+    ),
+)
+def test_operators_on_opencl(product: dict[str, int], exponentials: dict[str, int]) -> None:
     rng = np.random.default_rng()
     a, b = (rng.integers(-9, 9, s).astype(np.float32) for s in ((33, 45), (45, 29)))
-    np.testing.assert_array_equal(matmul.compile(target="opencl")(a, b), a @ b)
+    np.testing.assert_array_equal(matmul.compile(target="opencl", **product)(a, b), a @ b)
     x = rng.standard_normal((9, 70)).astype(np.float32)
-    np.testing.assert_allclose(softmax.compile(target="opencl", M=9, N=70)(x), softmax(x), rtol=1e-6)
+    np.testing.assert_allclose(softmax.compile(target="opencl", **exponentials)(x), softmax(x), rtol=1e-6)
 
 
 @needs_opencl
