@@ -38,7 +38,11 @@ class Contender:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
         )
-        self.compiling = self._answer(STARTING)
+        try:
+            self.compiling = self._answer(STARTING)
+        except BaseException:  # whoever interrupts leaves no process that waits for ever
+            self.end()
+            raise
         self.process.send_signal(signal.SIGSTOP)
 
     def ask(self, line: str, limit: float) -> Any:
@@ -78,8 +82,12 @@ class Race:
         self.failed: dict[str, str] = {}
         self._running: dict[str, Contender] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="polybench-")
-        for name, task in tasks.items():
-            self._start(name, task)
+        try:
+            for name, task in tasks.items():
+                self._start(name, task)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def _start(self, name: str, task: Task) -> None:
         try:
