@@ -168,15 +168,20 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _token_lists(name: bytes) -> Iterator[list[bytes]]:
-    """Lists of the parser that have `def name`, without its other objects."""
+def _token_lists(name: bytes) -> list[list[bytes]]:
+    """Lists of the parser that have `def name`, without its other objects.
+
+    No generator: it would be among the objects that it goes through, and so keep itself and all of them alive until
+    the next collection.
+    """
+    lists = []
     for found in gc.get_objects():
         if type(found) is list and len(found) > 8 and type(found[0]) is bytes:
             tokens = [t for t in found if type(t) is bytes]
-            if any(a == b"def" and b == name for a, b in itertools.pairwise(tokens)):
-                yield tokens
-            elif name == LAMBDA.encode() and b"lambda" in tokens:
-                yield tokens
+            defined = any(a == b"def" and b == name for a, b in itertools.pairwise(tokens))
+            if defined or (name == LAMBDA.encode() and b"lambda" in tokens):
+                lists.append(tokens)
+    return lists
 
 
 def _written(tokens: Sequence[bytes]) -> list[str]:

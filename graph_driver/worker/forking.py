@@ -24,6 +24,7 @@ COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",
     "polyc.graph_driver.worker.compile_operator", "polyc.graph_driver.worker.tuned",
     "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
+    "polyc.scheduler.strategies.tables",
     "polyc.scheduler.transformations.coalescing", "polyc.poly.rewriting.waste", "polyc.emit.passes.matrices",
     "polyc.emit.loop_ir.overlap",
 )  # fmt: skip

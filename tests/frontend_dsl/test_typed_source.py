@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import subprocess
@@ -159,7 +160,9 @@ def test_a_helper_at_a_prompt() -> None:
     assert "[4.0, 4.0, 4.0]" in shown, shown
 
 
-def test_what_nobody_kept_is_refused_with_a_way_out() -> None:
+def test_what_nobody_kept_is_refused_with_a_way_out(request: pytest.FixtureRequest) -> None:
+    gc.disable()  # no collection has to take the tokens away
+    request.addfinalizer(gc.enable)
     scope: dict[str, Any] = {"op": op, "f32": f32, "N": N, "empty": empty}
     text = "@op\ndef f(X: f32[N]) -> f32[N]:\n    Y = empty((N,), f32)\n"
     text += "    for i in range(N):\n        Y[i] = X[i] + 1.0\n    return Y\n"
