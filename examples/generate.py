@@ -121,7 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     sizes = Sizes(hidden=options.hidden, layers=options.layers, inner=2 * options.hidden, level=options.level)
     made, prompt = build(sizes, options.seed), list(PROMPT)
-    model = polyc.compile_model(made.model, threads=1)
+    model = polyc.compile_model(made.model, threads=1, symbolic=True)
     text, seconds = generate(model, sizes, prompt, options.tokens, greedy)
     print("greedy: ", *text)
     if options.level == 0 and find_spec("torch"):

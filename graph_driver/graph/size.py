@@ -103,7 +103,7 @@ class Size(Dim):
             atom = monomial[0][0]
             if isinstance(atom, str):
                 return Var(self.home.parameter(symbol(self.home, atom)))
-            if isinstance(atom.below, int) and isinstance(atom.above, Size) and atom.above.affine:
+            if isinstance(atom.below, int) and isinstance(atom.above, Size):  # of products, too: n // 3 * 3 <= n
                 return Binary("//", atom.above.expr, Const(atom.below, i64), i64)
         return Var(self.home.parameter(Size(self.home, {monomial: 1})))
 

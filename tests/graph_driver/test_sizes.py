@@ -76,8 +76,14 @@ def test_equal_structure_is_found() -> None:
 
 def test_a_formula_survives_the_operator_language() -> None:
     symbols, (a, b, _) = three()
-    for size in (a, 3 * a + 2, (a + 1) // 2, a * b, 12 * a * b, (a + 31) // 32 * b, a - 1):
+    for size in (a, 3 * a + 2, (a + 1) // 2, a * b, 12 * a * b, (a + 31) // 32 * b, (a * b + 2) // 3, a - 1):
         assert size_of(symbols, size.expr) == size
+
+
+def test_a_part_of_a_product_is_a_quotient_of_its_parameter() -> None:
+    """So that a kernel knows that whole groups of rows of a batch are no more than the rows."""
+    _, (a, b, _) = three()
+    assert (a * b // 3).names() == (a * b).names()
 
 
 def test_numbers_are_asked_for_in_vain() -> None:
