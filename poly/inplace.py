@@ -22,6 +22,7 @@ from polyc.poly.expr import Const
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import rename
+from polyc.poly.rewriting.kept import without_kept
 from polyc.poly.scop import Array, Scop
 
 
@@ -49,7 +50,7 @@ def clash(scop: Scop, source: str, target: str, every_order: bool = False, dista
 
     Both are addressed row by row; where their shapes differ, or with a distance, they must be constant. With
     `every_order` sharing must also leave the scheduler all its freedom: each element's reader
-    is the instance that writes it, or one whose value that instance needs anyway.
+    is the instance that writes it, one whose value that instance needs anyway, or one that writes the element, too.
 
     Raises:
         ScopError: an array does not exist.
@@ -70,7 +71,7 @@ def clash(scop: Scop, source: str, target: str, every_order: bool = False, dista
     for w, r, both in _meeting(writes, _reads(scop, source), address):
         key = (w.stmt, r.stmt)
         pairs[key] = pairs[key].union(both) if key in pairs else both
-    if every_order and (hindered := _hindered(scop, pairs)) is not None:
+    if every_order and (hindered := _hindered(scop, pairs, writes)) is not None:
         writer, reader, late = hindered
         return _example(source, target, writer, reader, late, writes, "might write")
     for (writer, reader), late in in_order(scop, pairs).items():
@@ -133,15 +134,21 @@ def _numbers(array: Array) -> list[int] | None:
     return sizes if len(sizes) == len(array.shape) else None
 
 
-def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, str, isl.Map] | None:
+def _hindered(
+    scop: Scop, pairs: dict[tuple[str, str], isl.Map], writes: list[Access]
+) -> tuple[str, str, isl.Map] | None:
     """A writer and readers that only sharing would put in order."""
     reach = _needed(scop, {w for w, _ in pairs})
+    stored = {a.stmt: a.map for a in writes}
+    adding = {n for n in stored if scop.statements[n].reduction is not None}
     for (w, r), both in pairs.items():
         free = both
         if w == r:
             free = free.subtract(isl.Map.identity(free.get_space()))
         if (r, w) in reach:
             free = free.subtract(reach[r, w].reverse())
+        if r in stored and not {r, w} <= adding:  # two stores to one element keep their order
+            free = free.subtract(stored[w].apply_range(stored[r].reverse()))
         if not free.is_empty():
             return w, r, free
     return None
@@ -234,7 +241,8 @@ def _point(s: isl.Set) -> tuple[int, ...]:
 
 
 def merged(scop: Scop, source: str, target: str) -> Scop:
-    """The Scop with `target` and `source` as one `inout` array, called `source`.
+    """The Scop with `target` and `source` as one `inout` array, called `source`, without stores of what is there
+    already (`rewriting.kept`).
 
     Raises:
         ScopError: they clash (with the elements), or have different shapes.
@@ -247,4 +255,5 @@ def merged(scop: Scop, source: str, target: str) -> Scop:
     one = rename(scop, {target: source})
     array = replace(one.arrays[source], kind="inout", scalar=False)
     results = tuple(r for r in scop.results if r != target)
-    return replace(one, arrays={**one.arrays, source: array}, args=scop.args, results=results)
+    one = replace(one, arrays={**one.arrays, source: array}, args=scop.args, results=results)
+    return without_kept(one, source)

@@ -4,7 +4,8 @@ A run writes to the arrays of `out=` and to nothing else of the caller's. Two of
 input that one of them overlaps is used where it lies when every step that reads it is done before the first that
 writes the output: then no byte is read after it has changed. Else the run reads a copy. Inside one step nothing can
 be promised: kernels compute the elements at the end of a row twice, or a tile at a time. (Results that lie over
-their operand *inside* a model have kernels of their own, proved by `polyc.poly.inplace`.)
+their operand *inside* a model have kernels of their own, proved by `polyc.poly.inplace`.) A step that copies an input
+to an output is no work where both are the same bytes: so a cache gets its new rows where it lies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from polyc.graph_driver.planning.tasks import uses_of
 from polyc.poly.errors import ArgumentError
 from polyc.poly.host_arrays import as_array, lends
 
-Dead = Mapping[tuple[int, int], bool]
+(DEAD, SAME, APART) = ("dead", "same", "apart")
+Dead = Mapping[tuple[int, int], str]
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
@@ -42,10 +44,12 @@ def check_apart(given: Mapping[str, np.ndarray], weights: np.ndarray) -> None:
             )
 
 
-def dead_before(plan: Plan[int]) -> dict[tuple[int, int], bool]:
-    """For each input and output, by number, whether all that reads the input is done before the output is written."""
+def dead_before(plan: Plan[int]) -> dict[tuple[int, int], str]:
+    """For each input and output, by number, when they may have memory in common: `DEAD` (all that reads the input is
+    done before the output is written), `SAME` (but for a copy of the one to the other) or `APART`."""
     reads: dict[int, int] = {}  # masks of steps
     writes: dict[int, int] = {}
+    copies: dict[tuple[int, int], int] = {}
     earlier: list[int] = []  # what is surely done before each step
     for k, step in enumerate(plan.steps):
         mask = (1 << k) - 1
@@ -55,17 +59,34 @@ def dead_before(plan: Plan[int]) -> dict[tuple[int, int], bool]:
                 mask |= earlier[e] | 1 << e
         earlier.append(mask)
         read, written = uses_of(plan, step)
-        for kind, index, _, _ in read:
-            if kind == "input":
-                reads[index] = reads.get(index, 0) | 1 << k
-        for kind, index, _, _ in written:
-            if kind == "output":
-                writes[index] = writes.get(index, 0) | 1 << k
+        sources = {index for kind, index, _, _ in read if kind == "input"}
+        targets = {index for kind, index, _, _ in written if kind == "output"}
+        for i in sources:
+            reads[i] = reads.get(i, 0) | 1 << k
+        for o in targets:
+            writes[o] = writes.get(o, 0) | 1 << k
+        if step.kind == "copy":
+            copies |= {(i, o): copies.get((i, o), 0) | 1 << k for i in sources for o in targets}
+
+    def done(i: int, o: int, left_out: int) -> bool:
+        needed = reads.get(i, 0) & ~left_out
+        return all(not needed & ~earlier[k] for k in range(len(earlier)) if writes.get(o, 0) >> k & 1)
+
     return {
-        (i, o): all(not reads.get(i, 0) & ~earlier[k] for k in range(len(earlier)) if writes.get(o, 0) >> k & 1)
+        (i, o): DEAD if done(i, o, 0) else SAME if done(i, o, copies.get((i, o), 0)) else APART
         for i in range(len(plan.inputs))
         for o in range(len(plan.outputs))
     }
+
+
+def kept(dead: str, array: np.ndarray, target: np.ndarray) -> bool:
+    """Whether an input is read where it lies although the array of an output may lie there, too."""
+    return dead == DEAD or (dead == SAME and _same(array, target)) or not overlap(array, target)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two contiguous arrays are the same bytes."""
+    return (a.ctypes.data, a.nbytes) == (b.ctypes.data, b.nbytes)
 
 
 def separated(
@@ -76,7 +97,7 @@ def separated(
     for name, target in given.items():
         o = plan.outputs.index(name)
         for i, array in enumerate(arrays):
-            if dead[i, o] or not overlap(array, target):
+            if kept(dead[i, o], array, target):
                 continue
             if out[i] is array:
                 out[i] = array.copy()
@@ -94,7 +115,7 @@ def check_bound(
         value = inputs[name]
         if array is not value and not (lends(value) and overlap(array, as_array(value, f"input '{name}'"))):
             raise ArgumentError(f"input '{name}' is no contiguous array, so a bound run cannot read it where it lies")
-        for target in (t for t in given if not dead[i, plan.outputs.index(t)] and overlap(array, given[t])):
+        for target in (t for t in given if not kept(dead[i, plan.outputs.index(t)], array, given[t])):
             raise ArgumentError(
                 f"output '{target}' would be written over input '{name}' while it is needed: give another array"
             )

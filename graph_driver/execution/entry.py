@@ -187,8 +187,7 @@ class _Calls:
             if self.table is not None:
                 size, loads = self.entry(self.table.sizes[k], prefix)
                 lines += loads
-            operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
-            return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
+            return [*lines, *_copy(number, pointers[0], pointers[1], size)]
         lines += [f"  store ptr {p}, ptr %slot{n}, align 8" for n, p in enumerate(pointers)]
         sizes = f"@{sizes_name(step)}" if step.sizes else "null"
         if self.table is not None and k in self.table.sizes:
@@ -218,6 +217,18 @@ class _Calls:
         self.loaded.add(number)
         place = f"  {name}.at = getelementptr i64, ptr {table}, i64 {number}"
         return name, [place, f"  {name} = load i64, ptr {name}.at, align 8"]
+
+
+def _copy(number: str, source: str, target: str, size: str) -> list[str]:
+    """Copy bytes, unless they are there already: the caller gave one array for an input and an output."""
+    return [
+        f"  %same.{number} = icmp eq ptr {source}, {target}",
+        f"  br i1 %same.{number}, label %copied.{number}, label %copy.{number}",
+        f"copy.{number}:",
+        f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)",
+        f"  br label %copied.{number}",
+        f"copied.{number}:",
+    ]
 
 
 def sizes_name(step: Step) -> str:

@@ -60,7 +60,7 @@ class NativeExecutor:
         self._stopping = Stopping(plan.peak + plan.weight_bytes)
         self._runtime = runtime
         self._notes = [] if notes is None else notes
-        self._dead: dict[tuple[int, int], bool] | None = None
+        self._dead: dict[tuple[int, int], str] | None = None
         self.shared = shared = shared or Shared(runtime)
         self._lock, self._turn, self._idle = shared.lock, shared.turn, shared.idle
         if not self._idle:
@@ -180,7 +180,7 @@ class NativeExecutor:
         check_bound(self.plan, arrays, inputs, given, self._dead_inputs())
         return Bound(self, arrays, given)
 
-    def _dead_inputs(self) -> dict[tuple[int, int], bool]:
+    def _dead_inputs(self) -> dict[tuple[int, int], str]:
         if self._dead is None:
             self._dead = dead_before(self.plan)
         return self._dead

@@ -139,15 +139,23 @@ def _steps(
             hosts += 1
         else:
             symbol, order, needs = abis[g.key]
+            given = updated(graph, g)
+            steps += [Step("copy", "Copy", (name, over), (over,)) for name, over in given.items()]
             own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
             scratch |= {own[name]: _extent(graph.symbols, g, size) for name, size in needs}
-            by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
+            by_array = dict(zip(g.arrays, (*(given.get(i, i) for i in g.inputs), *g.kept), strict=True)) | own
             args = tuple(by_array[a] for a in order)
             sizes = _parameters(graph.symbols, g)
             steps.append(
                 Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values()), sizes=sizes)
             )
     return steps, scratch, external
+
+
+def updated(graph: Graph, group: Group) -> dict[str, str]:
+    """The inputs of the model, or views of them, of which the group changes a copy, and the output that is the copy."""
+    where = storage(graph) if group.inplace else {}
+    return {x: y for y, x in group.inplace if where[x][0] in graph.inputs}
 
 
 def _extent(symbols: Symbols | None, group: Group, size: int | str) -> Extent:
@@ -182,7 +190,7 @@ def memory_of(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int
     inside = storage(graph)
     over: dict[str, str] = {}
     for g in groups:
-        over |= {inside[y][0]: inside[x][0] for y, x in g.inplace}
+        over |= {inside[y][0]: inside[x][0] for y, x in g.inplace if inside[x][0] not in graph.inputs}
 
     def first(root: str) -> str:
         while root in over:

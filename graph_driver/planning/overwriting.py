@@ -3,12 +3,16 @@
 The graph says that the operand dies with the step and has memory of its own; `polyc.poly.inplace`
 says that each of its elements is read before the result's element is written. The two become
 one array of the kernel, so its schedule keeps that order.
+
+A result of the model overwrites what a caller gives only where the caller says so, with one array for both (`out=`).
+Then a kernel that changes some elements (rows that a cache gets, `ScatterND`) need not touch the others: such a result
+is planned as a copy of the operand, which a run of one array leaves out, and a kernel over it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group
@@ -43,7 +47,18 @@ def overwrite(graph: Graph, groups: Sequence[Group]) -> list[Group]:
     roots = {r for r, _ in where.values()}
     alone = {r: r not in fixed and graph.tensors[r].const is None and graph.tensors[r].static for r in roots}
     known: dict[tuple[str, str], Shared | Clash | None] = {}
-    return [_overwriting(graph, g, k, where, last, alone, known) for k, g in enumerate(groups)]
+    own = _own_results(graph, groups, where)
+    return [
+        _updating(graph, g, k, where, last, own, known) or _overwriting(graph, g, k, where, last, alone, known)
+        for k, g in enumerate(groups)
+    ]
+
+
+def _own_results(graph: Graph, groups: Sequence[Group], where: Mapping[str, tuple[str, int]]) -> set[str]:
+    """Memories that are one result of the model and nothing else, each written by one group."""
+    homes = [where[n][0] for n in graph.outputs]
+    writers = [root for g in groups for root in {where[o][0] for o in g.outputs}]
+    return {r for r in homes if homes.count(r) == 1 == writers.count(r) and r not in graph.inputs}
 
 
 def _last_use(graph: Graph, groups: Sequence[Group], where: Mapping[str, tuple[str, int]]) -> dict[str, int]:
@@ -63,6 +78,8 @@ class Shared:
     scop: Scop
     text: str
     key: str
+    leaves: bool
+    """Whether it leaves elements as they are that it would copy from one memory to another."""
 
 
 def _asked(scop: Scop, source: str, target: str) -> Shared | Clash | None:
@@ -82,7 +99,43 @@ def _asked(scop: Scop, source: str, target: str) -> Shared | Clash | None:
             raise
         return Clash(source, target, f"not decided within {scaled(STEP):,} isl operations")
     text = json_io.dumps(one)
-    return Shared(one, text, hashlib.sha256(text.encode()).hexdigest())
+    leaves = {n: s.predicate for n, s in one.statements.items()} != {n: s.predicate for n, s in scop.statements.items()}
+    return Shared(one, text, hashlib.sha256(text.encode()).hexdigest(), leaves)
+
+
+def _updating(
+    graph: Graph, group: Group, number: int, where: Mapping[str, tuple[str, int]], last: Mapping[str, int],
+    own: Collection[str], known: dict[tuple[str, str], Shared | Clash | None],
+) -> Group | None:  # fmt: skip
+    """The group over a copy of an input of the model that it alone reads from then on, and of which it leaves some
+    elements as they are."""
+    scop = group.scop
+    if scop is None or len(group.outputs) != 1 or where[group.outputs[0]][0] not in own:
+        return None
+    (output,) = group.outputs
+    size = graph.tensors[output].nbytes
+    if graph.tensors[where[output][0]].nbytes != size or (isinstance(size, int) and size < MINIMUM):
+        return None
+    roots = [where[i][0] for i in group.inputs]
+    for name, root in zip(group.inputs, roots, strict=True):
+        mine = root in graph.inputs and last[root] == number and roots.count(root) == 1
+        if not mine or graph.tensors[root].nbytes != size or graph.tensors[name].nbytes != size:
+            continue
+        array = scop.args[group.inputs.index(name)]
+        if (group.key, array) not in known:
+            known[group.key, array] = _asked(scop, array, scop.results[0])
+        answer = known[group.key, array]
+        if isinstance(answer, Shared) and answer.leaves:
+            reason = "what it leaves as it is stays where it lies in runs that write the output over the input"
+            graph.decisions.append(Overwriting(group.label, output, name, True, reason))
+            return _shared(group, answer, output, name)
+    return None
+
+
+def _shared(group: Group, answer: Shared, output: str, name: str) -> Group:
+    arrays = (*answer.scop.args, *answer.scop.results)
+    one = replace(group, scop=answer.scop, text=answer.text, key=answer.key, arrays=arrays)
+    return replace(one, inplace=((output, name),))
 
 
 def _overwriting(
@@ -113,7 +166,5 @@ def _overwriting(
         elif answer is not None:
             reason = "each element is read before, or by, what writes it"
             graph.decisions.append(Overwriting(group.label, output, name, True, reason))
-            arrays = (*answer.scop.args, *answer.scop.results)
-            one = replace(group, scop=answer.scop, text=answer.text, key=answer.key, arrays=arrays)
-            return replace(one, inplace=((output, name),))
+            return _shared(group, answer, output, name)
     return group

@@ -48,7 +48,7 @@ def without_dead(scop: Scop) -> Scop:
     live = _live(scop)
     if live is None or all(n in live and live[n].is_equal(_whole(scop, n)) for n in scop.statements):
         return scop
-    return _shrunk(_with_domains(scop, live))
+    return _shrunk(with_domains(scop, live))
 
 
 def without_dead_statements(scop: Scop) -> Scop:
@@ -56,7 +56,7 @@ def without_dead_statements(scop: Scop) -> Scop:
     live = _live(scop)
     if live is None or all(n in live for n in scop.statements):
         return scop
-    return _with_domains(scop, {n: _whole(scop, n) for n in live})
+    return with_domains(scop, {n: _whole(scop, n) for n in live})
 
 
 @per_scop
@@ -335,7 +335,8 @@ def _edges(scop: Scop, suspects: frozenset[str]) -> Edges:
 # ---- the new Scop -------------------------------------------------------------------------------
 
 
-def _with_domains(scop: Scop, live: Mapping[str, isl.Set]) -> Scop:
+def with_domains(scop: Scop, live: Mapping[str, isl.Set]) -> Scop:
+    """The Scop with these instances alone; arrays that nothing accesses any more are gone."""
     kept = {n: s for n, s in scop.statements.items() if n in live and not live[n].is_empty()}
     narrow = {n: s if live[n].is_equal(_whole(scop, n)) else replace(s, domain=live[n]) for n, s in kept.items()}
     found = in_place(scop.tree, {n: [s] for n, s in narrow.items()}, str)

@@ -115,6 +115,27 @@ def squeezed() -> onnx.ModelProto:
     return model_of(nodes, {"x": ["rows", 1, N], "w": ["rows", N]}, {"y": ["rows", 1, N], "z": None}, {})
 
 
+ROWS = (2, 3, N, 8)
+
+
+def cached(heads: int | str = ROWS[1]) -> onnx.ModelProto:
+    """Two caches that get new rows, at an odd place and at their end, what is read of them, and elements of a third."""
+    weights = {"at": np.array([5, N - 2]), "places": np.array([[0, 2, 36], [1, 0, 0], [0, 2, 36]])}
+    nodes = [
+        helper.make_node("TensorScatter", ["keys", "key", "at"], ["more_keys"], axis=2),
+        helper.make_node("TensorScatter", ["values", "value", "at"], ["more_values"], axis=2, mode="circular"),
+        helper.make_node("Mul", ["more_keys", "more_values"], ["product"]),
+        helper.make_node("Softmax", ["product"], ["read"], axis=2),
+        helper.make_node("ScatterND", ["w", "places", "u"], ["wn"], reduction="add"),
+    ]
+    whole, new = [2, heads, *ROWS[2:]], [2, heads, 2, ROWS[3]]
+    given = {"keys": whole, "values": whole, "key": new, "value": new, "w": [*ROWS], "u": [3, 8]}
+    made = {"more_keys": whole, "more_values": whole, "read": whole, "wn": [*ROWS]}
+    proto = model_of(nodes, given, made, weights)
+    proto.opset_import[0].version = 24
+    return proto
+
+
 @cache
 def compiled(name: str) -> Model:
     makers: dict[str, Callable[[], Model]] = {
@@ -128,6 +149,10 @@ def compiled(name: str) -> Model:
         "host": lambda: polyc.compile_model(with_host_steps(), threads=1),
         "per call": lambda: polyc.compile_model(accumulated(), threads=1),
         "guarded": lambda: polyc.compile_model(squeezed(), threads=1),
+        "cached": lambda: polyc.compile_model(cached(), threads=1),
+        "cached by tasks": lambda: polyc.compile_model(cached(), threads=2, tasks=True),
+        "cached at any size": lambda: polyc.compile_model(cached("heads"), threads=1, symbolic=True),
+        "cached in C": lambda: polyc.compile_model(cached(), target="c", threads=1),
         "symbolic": lambda: polyc.compile_model(products("rows"), threads=1, symbolic=True),
     }
     return makers[name]()
@@ -199,6 +224,10 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "network": {"x": (1, 3, 10, 12), "y": (1, 5)},
     "host": {"x": (4, 5), "y": (4, 5)},
 }
+CACHED = {n: ROWS for n in ("keys", "values", "w", "more_keys", "more_values", "read", "wn")} | {
+    "key": (2, 3, 2, 8), "value": (2, 3, 2, 8), "u": (3, 8)
+}  # fmt: skip
+OF_CACHES = ("cached", "cached by tasks", "cached at any size", "cached in C")
 
 
 @pytest.mark.parametrize("name", ["sgd", "exp", "products", "threads", "tasks", "c", "network", "host"])
@@ -231,6 +260,29 @@ def test_random_overlaps_at_sizes_that_a_guard_excludes(data: st.DataObject) -> 
     z = (rows, N) if rows > 1 else (1, N)
     check(compiled("guarded"), {"x": (rows, 1, N), "w": (rows, N), "y": (rows, 1, N), "z": z}, data)
     assert rows > 1 or compiled("guarded").specialisations()
+
+
+@pytest.mark.parametrize("name", OF_CACHES)
+@SLOW
+@given(data=st.data())
+def test_random_overlaps_of_caches(name: str, data: st.DataObject) -> None:
+    check(compiled(name), CACHED, data)
+
+
+@pytest.mark.parametrize("name", OF_CACHES)
+def test_caches_get_rows_where_they_lie(name: str) -> None:
+    """No copy of an input is made, rows that stay are not written, and a bound run goes on from its last result."""
+    model, rng = compiled.__wrapped__(name), np.random.default_rng()
+    over = {"keys": "more_keys", "values": "more_values", "w": "wn"}
+    feeds = {n: rng.standard_normal(CACHED[n]).astype(np.float32) for n in (*over, "key", "value", "u")}
+    first = model({n: x.copy() for n, x in feeds.items()})
+    bound = model.bind(feeds, {y: feeds[x] for x, y in over.items()})
+    for got in (model(feeds, out={y: feeds[x] for x, y in over.items()}), bound(), bound()):
+        assert all(got[y] is feeds[x] for x, y in over.items())
+    for y in ("more_keys", "more_values", "read"):
+        np.testing.assert_array_equal(got[y], first[y], err_msg=y)
+    assert not [n for n in model.report().notes if "copied" in n]
+    assert sum("in place" in str(d) for d in model.report().decisions) >= len(over)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from test_contrib import check, f32
+from test_contrib import check, f32, model_of
 
 import polyc
 
@@ -92,3 +92,29 @@ def test_lengths_of_a_batch() -> None:
     attention(1, 6, [7, 4], 7, do_rotary=1)
     attention(1, 9, [7, 4], 7, do_rotary=1)
     attention(3, 9, [8], 8, do_rotary=1)
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_cache_with_room_is_updated_where_it_lies(free: bool) -> None:
+    """Steps one after another in one array, against ONNX Runtime on arrays of its own; a step back is a step, too."""
+    heads, groups, size, room, batch = 4, 2, 16, 19, 2
+    feeds: dict[str, Any] = {
+        "q": f32(batch, 1, heads * size), "k": f32(batch, 1, groups * size), "v": f32(batch, 1, groups * size),
+        "pk": f32(batch, groups, room, size), "pv": f32(batch, groups, room, size), "n": np.zeros(batch, np.int32),
+    }  # fmt: skip
+    inputs = {**feeds, "t": np.array([room], np.int32)}
+    attrs = {"num_heads": heads, "kv_num_heads": groups}
+    model = model_of("GroupQueryAttention", inputs, 3, 17, ("t",), attrs)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    if free:
+        for info in model.graph.input:
+            info.type.tensor_type.shape.dim[0].dim_param = "batch"
+    compiled = polyc.compile_model(model, threads=1, symbolic=free or None)
+    for lengths in ([4, 9], [5, 10], [6, 11], [3, 18]):
+        feeds |= {n: f32(*feeds[n].shape) for n in ("q", "k", "v")} | {"n": np.array(lengths, np.int32)}
+        want = session.run(None, feeds)
+        got = compiled(feeds, out={"o1": feeds["pk"], "o2": feeds["pv"]})
+        for k, expected in enumerate(want):
+            np.testing.assert_allclose(got[f"o{k}"], expected, rtol=1e-4, atol=1e-5)
+        assert got["o1"] is feeds["pk"] and got["o2"] is feeds["pv"]
+    assert not [n for n in compiled.report().notes if "copied" in n]

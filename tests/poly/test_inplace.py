@@ -8,8 +8,9 @@ from execute import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyc import dims, empty, f32, grid, op
+from polyc import dims, empty, f32, grid, i64, op
 from polyc.poly.errors import ScopError
+from polyc.poly.expr import loads
 from polyc.poly.inplace import clash, merged
 from polyc.poly.quota import quota
 from polyc.poly.scop import Scop
@@ -89,6 +90,76 @@ def test_another_shape_of_the_same_memory() -> None:
     assert clash(flat.scop(), "X", "Y") is None
     assert "before" in str(clash(flat.scop(), "B", "Y"))
     assert clash(turned.scop(), "X", "Y") is not None
+
+
+def kept(rows: int, width: int, new: int) -> Scop:
+    """Some rows stay, those behind become 0, some are replaced where a table says."""
+
+    @op
+    def program(X: f32[rows, width], U: f32[new, width], J: i64[new], n: i64[1]) -> f32[rows, width]:
+        Y = empty((rows, width), f32)
+        for i, j in grid(rows, width):
+            Y[i, j] = X[i, j] if i < n[0] else 0.0
+        for i, j in grid(new, width):
+            Y[min(max(J[i], 0), rows - 1), j] = U[i, j]
+        return Y
+
+    return program.scop()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 6), st.data())
+def test_what_stays_is_not_stored(rows: int, width: int, stay: int, data: st.DataObject) -> None:
+    new = data.draw(st.integers(1, 3))
+    scop = kept(rows, width, new)
+    assert clash(scop, "X", "Y", every_order=True) is None  # two stores to one element keep their order anyway
+    one = merged(scop, "X", "Y")
+    verify(one)
+    x = np.arange(rows * width, dtype=np.float32).reshape(rows, width) + 1
+    u = -np.arange(new * width, dtype=np.float32).reshape(new, width) - 1
+    at = np.array(data.draw(st.lists(st.integers(0, rows - 1), min_size=new, max_size=new)), np.int64)
+    feeds = {"X": x, "U": u, "J": at, "n": np.array([stay])}
+    np.testing.assert_array_equal(execute(one, feeds)["X"], execute(scop, feeds)["Y"])
+    (zeros, replaced) = one.statements.values()
+    assert "if not i < n[0]: X[i, j] = 0.0" in str(one)
+    assert all(load.array != "X" for s in (zeros, replaced) for load in loads(s.value))
+
+
+def test_choices_within_a_row_stay_and_a_copy_stays() -> None:
+    @op
+    def chosen(X: f32[4, 6], A: f32[4, 6]) -> f32[4, 6]:
+        Y = empty((4, 6), f32)
+        for i, j in grid(4, 6):
+            Y[i, j] = X[i, j] if A[i, j] > 0.0 else A[i, j]
+        return Y
+
+    @op
+    def copied(X: f32[4, 6]) -> f32[4, 6]:
+        Y = empty((4, 6), f32)
+        for i, j in grid(4, 6):
+            Y[i, j] = X[i, j]
+        return Y
+
+    for one in (merged(chosen.scop(), "X", "Y"), merged(copied.scop(), "X", "Y")):
+        (statement,) = one.statements.values()
+        assert statement.predicate is None and any(load.array == "X" for load in loads(statement.value))
+
+
+def test_sums_into_one_element_bind_nobody() -> None:
+    """Updates of a reduction may change places: one that reads an operand binds those that overwrite it."""
+
+    @op
+    def added(X: f32[6], A: f32[6, 6]) -> f32[6]:
+        Y = empty((6,), f32)
+        for i in range(6):
+            Y[i] = 0.0
+        for i in range(6):
+            for k in range(6):
+                Y[i] += X[i] * A[i, k]
+        return Y
+
+    assert clash(added.scop(), "X", "Y") is not None
+    assert clash(added.scop(), "X", "Y", every_order=True) is not None
 
 
 def test_every_order_allows_chains_and_refuses_what_would_bind_the_scheduler() -> None:
