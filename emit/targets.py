@@ -265,6 +265,13 @@ def own_instructions(target: Target) -> frozenset[str]:
     return frozenset(found)
 
 
+def multiplies_codes(target: Target) -> bool:
+    """Whether four products of bytes, the first operand's below 128, are a few instructions: `vpmaddubsw`, whose sums
+    of two then never saturate, and `vpmaddwd`."""
+    has = {128: "ssse3", 256: "avx2", 512: "avx512bw"}.get(target.vector_bits)
+    return target.isa == "x86-64" and has in cpus.features_of(target)
+
+
 def obstacle(target: Target) -> str | None:
     """Why code for `target` cannot run on this machine; None when it can."""
     here = host()

@@ -23,6 +23,9 @@ _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
 _X86_DOT_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
+_X86_DOT_CODES = {
+    4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512",
+}  # fmt: skip
 _DOT_BF16 = {
     "x86-64": "llvm.x86.avx512bf16.dpbf16ps.{bits}",
     "aarch64": "llvm.aarch64.neon.bfdot.v{lanes}f32.v{halves}bf16",
@@ -260,13 +263,22 @@ class Arithmetic:
         return self.same(f"add {products[0].typed}, {products[1].ref}", a)
 
     def _dot_bytes(self, a: Value, b: Value, added: Value) -> Value:
-        """Four products of bytes, the first operand's unsigned, and a sum: one instruction of x86 with VNNI."""
+        """Four products of bytes, the first operand's unsigned, and a sum: one instruction of x86 with VNNI, three
+        where sums of two products cannot saturate."""
         module, n = self.f.module, a.lanes
         if 32 * n == module.vector_bits and module.dot_bytes:
             name, quarters = f"llvm.x86.avx512.vpdpbusd.{32 * n}", f"<{4 * n} x i8>"
             module.declare(name, a.type, [a.type, quarters, quarters])
             left, right = (self.f.emit(f"bitcast {v.typed} to {quarters}") for v in (a, b))
             return self.same(f"call {a.type} @{name}({added.typed}, {quarters} {left}, {quarters} {right})", a)
+        if 32 * n == module.vector_bits and module.dot_codes and a.ref in self.f.low_bytes:
+            name, quarters, halves = _X86_DOT_CODES[n], f"<{4 * n} x i8>", f"<{2 * n} x i16>"
+            module.declare(name, halves, [quarters, quarters])
+            left, right = (self.f.emit(f"bitcast {v.typed} to {quarters}") for v in (a, b))
+            pairs = self.f.emit(f"call {halves} @{name}({quarters} {left}, {quarters} {right})")
+            sums = self.same(f"bitcast {halves} {pairs} to {a.type}", a)
+            ones = constant(0x00010001, i32, n)
+            return self.same(f"add {added.typed}, {self._dot_pairs(sums, ones).ref}", a)
         for shift in (0, 8, 16, 24):
             by, up, down = (constant(k, i32, n).ref for k in (shift, 24 - shift, 24))
             x = self.same(f"and {self.same(f'lshr {a.typed}, {by}', a).typed}, {constant(255, i32, n).ref}", a)

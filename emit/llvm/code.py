@@ -16,10 +16,10 @@ class ModuleText:
     """What functions of one module share: declarations, metadata, function bodies.
 
     `vector_bits` is the width of vector registers of a machine with the instructions `isa`; `dot_bytes`: it has one for
-    four products of bytes and their sum."""
+    four products of bytes and their sum; `dot_codes`: two, where the bytes of the first operand are below 128."""
 
-    def __init__(self, vector_bits: int = 0, isa: str = "", dot_bytes: bool = False) -> None:
-        self.vector_bits, self.isa, self.dot_bytes = vector_bits, isa, dot_bytes
+    def __init__(self, vector_bits: int = 0, isa: str = "", dot_bytes: bool = False, dot_codes: bool = False) -> None:
+        self.vector_bits, self.isa, self.dot_bytes, self.dot_codes = vector_bits, isa, dot_bytes, dot_codes
         self.declarations: dict[str, str] = {}
         self.constants: dict[str, str] = {}
         self.metadata: list[str] = []
@@ -114,6 +114,7 @@ class FunctionText:
         self._names = dict.fromkeys(RESERVED, 1)
         self._known: dict[Hashable, Any] = {}
         self._here: list[Hashable] = []  # what of it is of the innermost scope
+        self.low_bytes: set[str] = set()  # values of i32 of which each byte is below 128
 
     def fresh(self, stem: str = "t") -> str:
         """A new local name without sigil, readable and unique."""

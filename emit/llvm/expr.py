@@ -26,6 +26,7 @@ from polyc.poly.target import MASKED_STORES
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
 
 ALIGNED = 64
+WORD, TOP_BITS = 32, 0x80808080  # of four bytes
 """Of which the begin of every array that code makes, or a plan places, is a multiple, in bytes."""
 
 
@@ -126,7 +127,10 @@ class Expressions:
             divisor = e.b.a if isinstance(e.b, Broadcast) else e.b
             if isinstance(divisor, Const) and divisor.value > 0:
                 return self.arith.divide_by_constant(e.op, a, int(divisor.value))
-        return self.arith.binary(e.op, a, self.expr(e.b), e.dtype)
+        made = self.arith.binary(e.op, a, self.expr(e.b), e.dtype)
+        if e.op == "&" and e.dtype.bits == WORD and any(_low_bytes(x) for x in (e.a, e.b)):
+            self.f.low_bytes.add(made.ref)
+        return made
 
     def _logical(self, e: Binary) -> Value:
         """Lazy `and`/`or`: through a Select, whose poison does not spread either."""
@@ -505,3 +509,9 @@ class Expressions:
 def _run(step: int, count: int) -> str:
     """The vector `0, step, 2 * step, ...`."""
     return f"<{', '.join(f'i64 {k * step}' for k in range(count))}>"
+
+
+def _low_bytes(e: Expr) -> bool:
+    """Whether it is a constant of four bytes below 128."""
+    e = e.a if isinstance(e, Broadcast) else e
+    return isinstance(e, Const) and not int(e.value) & TOP_BITS

@@ -38,7 +38,7 @@ from polyc.emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from polyc.emit.targets import own_instructions
+from polyc.emit.targets import multiplies_codes, own_instructions
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const, Expr, Select, Var
@@ -64,7 +64,8 @@ def to_llvm(
     Raises:
         BuildError: the loop IR holds something that LLVM IR has no form for.
     """
-    module = ModuleText(target.vector_bits, target.isa, "dot_bytes" in own_instructions(target))
+    own = "dot_bytes" in own_instructions(target)
+    module = ModuleText(target.vector_bits, target.isa, own, multiplies_codes(target))
     table = None if lines is None else LineTable(module, lines)
     few = few_passes(fn)
     reads = columns.reads(e for s in walk(fn.body) for e in expressions(s))

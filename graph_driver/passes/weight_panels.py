@@ -3,14 +3,15 @@
 `MatMulNBits` with constant weights becomes `PanelProduct`: words of codes, scales and zero points of neighbouring
 columns lie side by side. Where the machine has an instruction for four products of bytes, rows are codes, too: of one
 byte for `accuracy_level` 4, as the level says; else of three, whose sums are as good as those of f32. They are rounded
-relative to the largest element of a block, hence not with `--exact`.
+relative to the largest element of a block, hence not with `--exact`. Three instructions for four products of codes of
+at most 4 bits (AVX2) still are faster than four in f32; three times as many are not.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from polyc.emit.targets import own_instructions
+from polyc.emit.targets import multiplies_codes, own_instructions
 from polyc.frontend_dsl.library.narrow import Blocks
 from polyc.frontend_dsl.library.narrow_panels import BYTES, WORD, Panels
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
@@ -25,32 +26,32 @@ INT8_LEVEL = 4  # `accuracy_level` that asks for rows in 8 bits
 # twelve and four LLVM kept some of the sums on the stack in one of three kernels, which then took twice as long.
 ONE_ROW = {0: (1, 8), 1: (1, 4), 3: (1, 4)}
 SEVERAL = {0: (3, 3), 1: (4, 4), 3: (2, 2)}
+SEVERAL_FEW = {**SEVERAL, 1: (3, 3)}  # with 16 registers
 
 
 def use_weight_panels(graph: Graph, target: Target | None) -> dict[str, int]:
     """Replace products with constant weights of a few bits; how many."""
     if not isinstance(target, Target):
         return {}
-    integers = "dot_bytes" in own_instructions(target)
     lanes, count, nodes = target.lanes(f32.bits), 0, []
     for node in graph.nodes:
         made = None
         if node.op_type == "MatMulNBits" and node.domain == CONTRIBUTED:
-            made = _replaced(graph, node, lanes, integers)
+            made = _replaced(graph, node, lanes, target)
         count += made is not None
         nodes.append(made or node)
     graph.nodes = nodes
     return {"products": count}
 
 
-def _replaced(graph: Graph, node: Node, lanes: int, integers: bool) -> Node | None:
+def _replaced(graph: Graph, node: Node, lanes: int, target: Target) -> Node | None:
     x, codes, scales, zero = [*node.inputs, ""][:4]
     tensor, constants = graph.tensors[x], [graph.constant(n) for n in (codes, scales)]
     points = graph.constant(zero) if zero else None
     if tensor.dtype != f32 or not tensor.static or any(c is None for c in constants) or (zero and points is None):
         return None
     rows = graph.tensors[node.outputs[0]].size // int(node.attrs["N"])
-    digits = 0 if not integers else 1 if node.attrs.get("accuracy_level", 0) == INT8_LEVEL else 3
+    coarse = node.attrs.get("accuracy_level", 0) == INT8_LEVEL
     single = isinstance(rows, int) and rows == 1
     blocks = Blocks(
         int(node.attrs["N"]), int(node.attrs["K"]), int(node.attrs["block_size"]), int(node.attrs.get("bits", 4)),
@@ -58,7 +59,12 @@ def _replaced(graph: Graph, node: Node, lanes: int, integers: bool) -> Node | No
     )  # fmt: skip
     if blocks.size * blocks.bits % WORD:
         return None
-    at_a_time, vectors = (ONE_ROW if single else SEVERAL)[digits]
+    if "dot_bytes" in own_instructions(target):
+        digits, several = 1 if coarse else 3, SEVERAL
+    else:
+        low = blocks.bits < 8 and multiplies_codes(target)
+        digits, several = 1 if coarse and low else 0, SEVERAL_FEW
+    at_a_time, vectors = (ONE_ROW if single else several)[digits]
     panels = Panels(blocks, vectors, lanes, digits, at_a_time)
     whole, factors = constants
     assert whole is not None and factors is not None
