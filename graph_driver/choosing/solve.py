@@ -9,7 +9,7 @@ cannot become the best (branch and bound).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
 from polyc.poly.records import dataclass
@@ -120,6 +120,76 @@ def _search(problem: Problem, most_states: int, bound: Score | None) -> Solution
     return Solution(dict(zip(names, best[1], strict=True)), best[0], proved)
 
 
+def solve_in_parts(problem: Problem, most_states: int = MOST_STATES) -> Solution:
+    """The best solution, searched for in parts that do not touch one another.
+
+    A tensor can always be converted, so an option that deviates more than another of its task is in no best solution.
+    What is left: tasks with one option, whose formats are known, and those with several; of these, only those that
+    share a tensor need to be chosen together.
+
+    Raises:
+        ValueError: a task has no option.
+    """
+    tasks = [Task(t.name, t.inputs, t.outputs, _least_deviating(t)) for t in problem.tasks]
+    chosen = {t.name: t.options[0] for t in tasks if len(t.options) == 1}
+    part_of: dict[str, str] = {}  # of tensors that a task with several options touches: a tensor that stands for all
+
+    def root(tensor: str) -> str:
+        while part_of[tensor] != tensor:
+            part_of[tensor] = tensor = part_of[part_of[tensor]]
+        return tensor
+
+    free = [t for t in tasks if len(t.options) > 1]
+    for task in free:
+        touched = (*task.inputs, *task.outputs)
+        for tensor in touched:
+            part_of.setdefault(tensor, tensor)
+            part_of[root(tensor)] = root(touched[0])
+    parts: dict[str, list[Task]] = {}
+    for task in tasks:
+        for part in dict.fromkeys(root(t) for t in (*task.inputs, *task.outputs) if t in part_of):
+            parts.setdefault(part, []).append(_only(task, {t for t in part_of if root(t) == part}))
+    proved = True
+    for own in parts.values():
+        found = solve(Problem(tuple(own), problem.given, problem.wanted, problem.conversion), most_states)
+        chosen |= {n: o for n, o in found.chosen.items() if n not in chosen}
+        proved = proved and found.proved
+    whole = {t.name: {o.name: o for o in t.options} for t in problem.tasks}
+    of_task = {t.name: whole[t.name][chosen[t.name].name] for t in problem.tasks}
+    return Solution(of_task, score_of(problem, of_task), proved)
+
+
+def _least_deviating(task: Task) -> tuple[Option, ...]:
+    if not task.options:
+        raise ValueError(f"no implementation for '{task.name}'")
+    least = min(o.deviations for o in task.options)
+    return tuple(o for o in task.options if o.deviations == least)
+
+
+def _only(task: Task, tensors: Collection[str]) -> Task:
+    """The task as if it touched nothing but these tensors."""
+
+    def kept(formats: tuple[Format, ...], names: tuple[str, ...]) -> tuple[Format, ...]:
+        return tuple(f for f, n in zip(formats, names, strict=True) if n in tensors)
+
+    options = tuple(
+        Option(o.name, kept(o.wants, task.inputs), kept(o.gives, task.outputs), o.deviations, o.cost)
+        for o in task.options
+    )
+    inputs, outputs = (tuple(n for n in names if n in tensors) for names in (task.inputs, task.outputs))
+    return Task(task.name, inputs, outputs, options)
+
+
+def score_of(problem: Problem, chosen: Mapping[str, Option]) -> Score:
+    """What a choice for every task, by name, comes to."""
+    score: Score = (0, 0, 0.0)
+    formats: dict[str, tuple[Format, ...]] = {t: (f,) for t, f in problem.given.items()}
+    for task in problem.tasks:
+        formats, extra = _step(problem, formats, task, chosen[task.name])
+        score = _add(score, extra)
+    return _add(score, _final(problem, formats))
+
+
 def _at_least(problem: Problem) -> list[Score]:
     """What the tasks from each one on add at least: every option for itself at its best, nothing converted."""
     out: list[Score] = [(0, 0, 0.0)]
@@ -134,13 +204,8 @@ def brute_force(problem: Problem) -> Solution:
 
     def candidates() -> Iterator[Solution]:
         for options in product(*(t.options for t in problem.tasks)):
-            score: Score = (0, 0, 0.0)
-            formats: dict[str, tuple[Format, ...]] = {t: (f,) for t, f in problem.given.items()}
-            for task, option in zip(problem.tasks, options, strict=True):
-                formats, extra = _step(problem, formats, task, option)
-                score = _add(score, extra)
-            total = _add(score, _final(problem, formats))
-            yield Solution({t.name: o for t, o in zip(problem.tasks, options, strict=True)}, total)
+            chosen = {t.name: o for t, o in zip(problem.tasks, options, strict=True)}
+            yield Solution(chosen, score_of(problem, chosen))
 
     return min(candidates(), key=lambda s: s.score)
 
@@ -174,11 +239,3 @@ def _final(problem: Problem, formats: Mapping[str, tuple[Format, ...]]) -> Score
 
 def _add(a: Score, b: Score) -> Score:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
-
-
-def solution_lines(solution: Solution, tasks: Sequence[Task]) -> Iterator[str]:
-    """For people: each task with its option and the costs of the others."""
-    for task in tasks:
-        own = solution.chosen[task.name]
-        others = ", ".join(f"{o.name} {o.cost:,.0f}" for o in task.options if o is not own)
-        yield f"{task.name}: {own.name} {own.cost:,.0f}" + (f" ({others})" if others else "")

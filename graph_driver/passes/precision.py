@@ -1,15 +1,16 @@
 """Precision assignment: a model in f32 computed with tensors of f16 or bf16, and types that a target does not have.
 
 Every node that ONNX defines for the narrow type gets it, but those of `WIDE` and those that the user names:
-their results leave its range or lose too much. Casts stand only where a node of one kind meets one of the
-other (once a tensor), inputs and outputs of the model keep their type, and constants are rounded when the
-model is compiled. Sums of many terms are taken in f32 whatever the operands (`polyc.graph_driver.operators.halves`).
+their results leave its range or lose too much; nodes that only move elements have the type with the fewest casts
+(`polyc.graph_driver.choosing.mixed_types`). Casts stand only where a node of one kind meets one of the other (once a
+tensor), inputs and outputs of the model keep their type, and constants are rounded when the model is compiled. Sums of
+many terms are taken in f32 whatever the operands (`polyc.graph_driver.operators.halves`).
 Which nodes are narrow with `auto` is measured (`polyc.graph_driver.narrowing.choice`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -87,15 +88,21 @@ def make_narrow(graph: Graph, kind: str, keep: Collection[str]) -> dict[str, int
 
 
 def assign_precision(graph: Graph, dtype: str, keep: Collection[str] = ()) -> dict[str, int]:
-    """Give nodes the type `dtype` (one of `NARROW`) but those in `keep` (operators, nodes or their results).
+    """Give nodes the type `dtype` (one of `NARROW`) but those in `keep` (operators, nodes or their results): fewest
+    that compute in another, then fewest casts, then fewest bytes.
 
     Raises:
         ArgumentError: there is no such type.
     """
     if dtype not in NARROW:
         raise ArgumentError(f"no precision '{dtype}': it is {' or '.join(NARROW)}")
-    counts = _retyped(graph, f32, BY_NAME[dtype], lambda n: n.op_type in WIDE or is_named(n, keep))
-    ports = counts.pop("ports")
+    from polyc.graph_driver.choosing.mixed_types import choose_types
+
+    nodes, to = [*graph.nodes], BY_NAME[dtype]
+    may = [[] if n.op_type in WIDE else ports_of(graph, n, f32, TYPE_TEXTS[dtype]) for n in nodes]
+    narrow, _ = choose_types(graph, f32, to, may, [is_named(n, keep) for n in nodes])
+    ports = {id(n): own if chosen else [] for n, own, chosen in zip(nodes, may, narrow, strict=True)}
+    counts = _Assignment(graph, f32, to, ports).run()
     stay = sorted({n.op_type for n in graph.nodes if not ports.get(id(n), True) and _computes(graph, n)})
     graph.notes.append(
         f"{dtype}: {counts['nodes']} nodes, {counts['casts']} casts; in f32: {', '.join(stay) or 'nothing'}"
@@ -117,7 +124,8 @@ def use_types_of(graph: Graph, floats: Collection[str], allow_downcast: bool) ->
             raise ArgumentError(
                 "the model computes in f64, which the target does not have: --allow-downcast computes it in f32"
             )
-        counts = _retyped(graph, source, f32, lambda n: False)
+        ports = {id(n): ports_of(graph, n, source, TYPE_TEXTS[f32.name]) for n in graph.nodes}
+        counts = _Assignment(graph, source, f32, ports).run()
         left = sorted({n.op_type for n in graph.nodes if n.op_type != "Cast" and _has(graph, n, source)})
         if left:
             raise ArgumentError(f"{', '.join(left)} in {source}, which the target does not have, cannot be in f32")
@@ -132,16 +140,11 @@ def _has(graph: Graph, node: Node, dtype: DType) -> bool:
     return any(graph.tensors[n].dtype == dtype for n in (*node.reads(), *node.writes()))
 
 
-def _retyped(graph: Graph, source: DType, to: DType, stays: Callable[[Node], bool]) -> dict[str, Any]:
-    ports = {id(n): [] if stays(n) else _ports(graph, n, source, TYPE_TEXTS[to.name]) for n in graph.nodes}
-    return {"ports": ports, **_Assignment(graph, source, to, ports).run()}
-
-
 def _computes(graph: Graph, node: Node) -> bool:
     return any(graph.tensors[o].dtype == f32 for o in node.writes())
 
 
-def _ports(graph: Graph, node: Node, source: DType, type_text: str) -> list[str]:
+def ports_of(graph: Graph, node: Node, source: DType, type_text: str) -> list[str]:
     """The tensors of type `source` of a node that may have the other together; empty where one of its results may
     not."""
     if node.domain or node.captures or node.bodies or node.op_type == "Cast":
