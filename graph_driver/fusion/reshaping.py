@@ -48,10 +48,11 @@ def _blocks(old: Shape, new: Shape) -> Blocks | None:
         return blocks(old, new)
     result: Blocks = []
     i = j = 0
-    while i < len(old) and j < len(new):
+    while i < len(old) or j < len(new):
         a, b = i, j
-        left, right = old[i], new[j]
-        i, j = i + 1, j + 1
+        left = old[i] if i < len(old) else 1
+        right = new[j] if j < len(new) else 1
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
         while left != right:
             if right % left == 0 and i < len(old):
                 left, i = left * old[i], i + 1
@@ -60,7 +61,7 @@ def _blocks(old: Shape, new: Shape) -> Blocks | None:
             else:
                 return None
         result.append((tuple(range(a, i)), tuple(range(b, j))))
-    return result if i == len(old) and j == len(new) else None
+    return result
 
 
 def over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
