@@ -54,6 +54,15 @@ def on_diagonals(loop: For) -> bool:
     return any(sum(linear(e).coefficient(Var(loop.var)) != 0 for e in s.index) > 1 for s in stores)
 
 
+def _moves(store: Store, loop: For) -> bool:
+    """Whether each iteration of a loop stores another element."""
+    return any(linear(e).coefficient(Var(loop.var)) != 0 for e in _starts(store.index))
+
+
+def _starts(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return tuple(e.base if isinstance(e, Ramp) else e for e in index)
+
+
 class _Counts:
     """Stores that run in register tiles, by buffer and window, and in innermost loops that LLVM would improve
     (`others`; None: nobody knows)."""
@@ -93,12 +102,20 @@ class _Counts:
                 self.stores[s.array, _window(self.registers[s.array], s.index)] += 1 if times is None else times
 
     def _finished(self, loop: For, stores: list[Store]) -> bool:
-        """Whether LLVM would leave the loop as it is: vectors only, and nothing added to in memory."""
+        """Whether LLVM would leave the loop as it is: vectors only, and nothing of what is stored is read again, except
+        that elements are updated one after the other."""
         memory = [s for s in stores if s.array not in self.registers]
         if loop.until is not None or not all(map(_wide, memory)):
             return False
         written = {s.array for s in memory}
-        return not any(written & _arrays(e) for s in walk(loop.body) for e in stmt_exprs(s))
+        updated = {(s.array, s.index) for s in memory if _moves(s, loop)}
+        return not any(
+            e.array in written and (e.array, e.index) not in updated
+            for s in walk(loop.body)
+            for top in stmt_exprs(s)
+            for e in walk_expr(top)
+            if isinstance(e, (Load, VLoad))
+        )
 
 
 def _windows(fn: Function, registers: Mapping[str, Buffer]) -> dict[str, set[Window]]:

@@ -26,7 +26,7 @@ from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, L
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
-from polyc.emit.passes.whole_tiles import Shapes, small, whole
+from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite, substitute
 from polyc.poly.records import dataclass
@@ -115,6 +115,19 @@ def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] 
     return {variable.name: const_int(value)}
 
 
+def _same(conditions: tuple[Expr, ...], others: frozenset[Expr]) -> bool:
+    """Whether both say the same."""
+    return {_difference(c) for c in conditions} == {_difference(c) for c in others}
+
+
+def _difference(condition: Expr) -> Linear | Expr:
+    """What a condition says is not negative."""
+    if not isinstance(condition, Binary) or condition.op not in (">=", "<="):
+        return condition
+    difference = linear(condition.a) - linear(condition.b)
+    return difference if condition.op == ">=" else difference.scale(-1)
+
+
 def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
     """Of `left >= tile`, where `left` is positive and shrinks by whole tiles: its value if less."""
     if condition.op != ">=" or not isinstance(condition.b, Const):
@@ -176,20 +189,31 @@ class _Separator:
                     self.versions(conditions, fast, general, place, known | {c}),
                     self.versions(pending, body, rest, place, known),
                 )
-        return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), self.slanted(general, place))
+        partial = self.slanted(general, place, frozenset(open_) if len(open_) == 1 else frozenset())
+        return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), partial)
 
-    def slanted(self, stmt: Stmt, place: _Place) -> Stmt:
-        """`stmt` for partial tiles, with register tiles that an edge cuts computed whole."""
+    def slanted(self, stmt: Stmt, place: _Place, broken: frozenset[Expr]) -> Stmt:
+        """`stmt` for partial tiles, with register tiles that an edge cuts computed whole. The `broken` condition does
+        not hold here."""
         inner = place.inside(stmt)
         if isinstance(stmt, Alloc):
             found = whole(stmt, self.shapes, inner.ranges)
-            if found is not None:
-                return (
-                    If(_conjunction(list(found.conditions)), found.body, small(stmt))
-                    if found.conditions
-                    else found.body
-                )
-        return with_bodies(stmt, tuple(self.slanted(b, inner) for b in stmt.bodies()))
+            if found is not None and not found.conditions:
+                return found.body
+            vectors = whole(stmt, self.shapes, inner.ranges, lanes_only=True)
+            in_rows = vectors.body if vectors is not None and not vectors.conditions else None
+            if found is not None and not _same(found.conditions, broken):
+                return If(_conjunction(list(found.conditions)), found.body, self.rest(found, stmt, place, in_rows))
+            if in_rows is not None:
+                return in_rows
+        return with_bodies(stmt, tuple(self.slanted(b, inner, broken) for b in stmt.bodies()))
+
+    def rest(self, found: Whole, tile: Alloc, place: _Place, in_rows: Stmt | None) -> Stmt:
+        """The tile where it cannot be computed whole: if it has one size there, that size; else little code."""
+        one = _rest(found.conditions[0], tile, place) if self.rests and len(found.conditions) == 1 else None
+        if one is not None and one != tile:
+            return self.slanted(one, place, frozenset())
+        return small(tile) if in_rows is None else in_rows
 
     def visit(self, stmt: Stmt, place: _Place) -> tuple[Stmt, list[Expr]]:
         """`stmt` for full tiles only, and the conditions that make it right."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Stmt, Store
@@ -37,13 +38,14 @@ class Whole:
     conditions: tuple[Expr, ...]
 
 
-def whole(tile: Alloc, shapes: Shapes, ranges: Mapping[str, Interval]) -> Whole | None:
+def whole(tile: Alloc, shapes: Shapes, ranges: Mapping[str, Interval], lanes_only: bool = False) -> Whole | None:
     """A register tile whose reductions run over all of it; None where there is none that gains.
 
     Args:
         tile: the buffer and what happens to it.
         shapes: of the arrays.
         ranges: of the variables of the loops around.
+        lanes_only: only vectors are made whole; what cuts the rows goes on to do so.
     """
     buffer = tile.buffer
     if buffer.space != "register" or not all(isinstance(e, Const) for e in buffer.shape):
@@ -57,7 +59,7 @@ def whole(tile: Alloc, shapes: Shapes, ranges: Mapping[str, Interval]) -> Whole 
     def visit(s: Stmt) -> Stmt:
         nonlocal changed
         if isinstance(s, For) and s.kind == "serial" and s.until is None:
-            found = _swept(s, buffer, shapes, ranges)
+            found = _swept(s, buffer, shapes, ranges, lanes_only)
             if found is not None:
                 conditions.update(dict.fromkeys(found.conditions))
                 changed += 1
@@ -112,18 +114,22 @@ def _loads(e: Expr) -> Iterator[Load]:
 
 
 def _region(index: tuple[Expr, ...], loops: tuple[For, ...]) -> Region | None:
-    """What a subscript runs over: in each dimension one loop, one by one."""
+    """What a subscript runs over: in each dimension one loop, one by one, or nothing."""
     named: dict[str, Linear] = {}  # the loop's variable in terms of the dimension
     edges = []
     own = [_along(e, loops) for e in index]
-    names = [None if x is None else x[0].var for x in own]
+    names = [x[0].var for x in own if x is not None]
     if len(set(names)) < len(names):
         return None
-    for d, found in enumerate(own):
+    for d, (found, e) in enumerate(zip(own, index, strict=True)):
         if found is None:
-            return None
+            if variables(e) & {loop.var for loop in loops}:
+                return None
+            only = linear(e)
+            edges.append((frozenset({_form(only, named)}), frozenset({_form(only.shift(1), named)})))
+            continue
         loop, offset = found
-        later = {n for n in names[d:] if n is not None}
+        later = {x[0].var for x in own[d:] if x is not None}
         if loop.step != 1 or (variables(loop.lo) | variables(loop.hi)) & later:
             return None
         low = frozenset(_form(linear(e) + offset, named) for e in operands(loop.lo, "max"))
@@ -131,7 +137,7 @@ def _region(index: tuple[Expr, ...], loops: tuple[For, ...]) -> Region | None:
         edges.append((low, high))
         named[loop.var] = Linear(((Var(_dimension(d)), 1),), 0) - offset
     # A loop around that none of the dimensions runs over must not decide where they end.
-    around = {loop.var for loop in loops} - {n for n in names if n is not None}
+    around = {loop.var for loop in loops} - set(names)
     used = {v for pair in edges for edge in pair for terms, _ in edge for e, _ in terms for v in variables(e)}
     return None if used & around else tuple(edges)
 
@@ -163,8 +169,8 @@ def _form(form: Linear, named: Mapping[str, Linear]) -> tuple[frozenset[tuple[Ex
 # ---- a reduction over all of the tile ---------------------------------------------------------
 
 
-def _swept(loop: For, buffer: Buffer, shapes: Shapes, ranges: Mapping[str, Interval]) -> Whole | None:
-    """A loop of updates of the tile with the loops over the tile whole."""
+def _swept(loop: For, buffer: Buffer, shapes: Shapes, ranges: Mapping[str, Interval], lanes_only: bool) -> Whole | None:
+    """A loop of updates of the tile with the loops over the tile whole that an edge cuts."""
     path: list[For] = [loop]
     while isinstance(path[-1].body, For):
         path.append(path[-1].body)
@@ -173,33 +179,39 @@ def _swept(loop: For, buffer: Buffer, shapes: Shapes, ranges: Mapping[str, Inter
         return None
     if any(x.array == buffer.name and x.index != store.index for x in _loads(store.value)):
         return None
-    own = [_along(e, tuple(path)) for e in store.index]
-    if any(x is None or x[0] is loop for x in own):
+    along = [_along(e, tuple(path)) for e in store.index]
+    hidden = {x.var for x in path}
+    if any(variables(e) & hidden for e, x in zip(store.index, along, strict=True) if x is None):
+        return None
+    own = [(*x, size) for x, size in zip(along, buffer.shape, strict=True) if x is not None]
+    if any(across is loop for across, _, _ in own):
         return None
     inside = dict(ranges)
     for outer in path:  # (serial ones: those over the tile are replaced)
         inside[outer.var] = interval(linear(outer.lo), inside)[0], interval(linear(outer.hi).shift(-1), inside)[1]
-    bounds: dict[str, tuple[Linear, Linear]] = {}
-    for found, size in zip(own, buffer.shape, strict=True):
-        assert found is not None and isinstance(size, Const)
-        across, offset = found
-        low = offset.scale(-1)
-        bounds[across.var] = low, low.shift(int(size.value) - 1)
-    conditions = _inside(store, bounds, shapes, inside)
-    hidden = {x.var for x in path}
+    made_whole: dict[str, tuple[Expr, Expr]] = {}
+    ends: dict[str, _Ends] = {}
+    for across, offset, size in own:
+        assert isinstance(size, Const)
+        cut = not (isinstance(across.lo, Const) and isinstance(across.hi, Const))
+        if cut and (across.kind == "vector" or not lanes_only):
+            first, last = offset.scale(-1), offset.scale(-1).shift(int(size.value) - 1)
+            made_whole[across.var] = rebuild(first), rebuild(last.shift(1))
+            ends[across.var] = [first], [last]
+        else:
+            highest = [linear(e).shift(-1) for e in operands(across.hi, "min")]
+            ends[across.var] = [linear(e) for e in operands(across.lo, "max")], highest
+    conditions = _inside(store, ends, shapes, inside) if made_whole else None
     if conditions is None or any(variables(c) & hidden for c in conditions):
         return None
     registers = replace(buffer, name=f"{buffer.name}_whole")
-    over = [x[0] for x in own if x is not None]
+    over = [across for across, _, _ in own]
 
     def tiled(body: Stmt, loops: list[For]) -> Stmt:
         """`body` in loops, those over the tile whole."""
         for outer in reversed(loops):
-            if outer.var in bounds:
-                first, last = bounds[outer.var]
-                body = replace(outer, lo=rebuild(first), hi=rebuild(last.shift(1)), body=body)
-            else:
-                body = replace(outer, body=body)
+            lo, hi = made_whole.get(outer.var, (outer.lo, outer.hi))
+            body = replace(outer, lo=lo, hi=hi, body=body)
         return body
 
     def moved(e: Expr) -> Expr:
@@ -224,8 +236,12 @@ def _harmless(store: Store) -> bool:
     )
 
 
+_Ends = tuple[list[Linear], list[Linear]]
+"""What a variable is at least, and at most: each of these."""
+
+
 def _inside(
-    store: Store, bounds: Mapping[str, tuple[Linear, Linear]], shapes: Shapes, ranges: Mapping[str, Interval]
+    store: Store, ends: Mapping[str, _Ends], shapes: Shapes, ranges: Mapping[str, Interval]
 ) -> list[Expr] | None:
     """What must hold for all loads to be inside their arrays over the whole tile; None if that is hard to say."""
     found: dict[Expr, None] = {}
@@ -236,16 +252,21 @@ def _inside(
             return None
         for e, size in zip(load.index, shapes[load.array], strict=True):
             form = linear(e)
-            least = most = form
-            for var, (first, last) in bounds.items():
-                c = form.coefficient(Var(var))
-                if any(var in variables(a) and a != Var(var) for a, _ in form.terms):
-                    return None
-                step = linear(Var(var)).scale(c)
-                least = least - step + (first if c > 0 else last).scale(c)
-                most = most - step + (last if c > 0 else first).scale(c)
-            for room in (least, linear(size) - most.shift(1)):
-                low, _ = interval(room, ranges)
-                if low is None or low < 0:
-                    found[Binary(">=", rebuild(room), const_int(0), bool_)] = None
+            if any(var in variables(a) and a != Var(var) for var in ends for a, _ in form.terms):
+                return None
+            for room in (form, linear(size) - form.shift(1)):
+                least = [*_least(room, ends)]
+                lowest = (interval(x, ranges)[0] for x in least)
+                if not any(low is not None and low >= 0 for low in lowest):
+                    found[Binary(">=", rebuild(least[0]), const_int(0), bool_)] = None
     return list(found)
+
+
+def _least(form: Linear, ends: Mapping[str, _Ends]) -> Iterator[Linear]:
+    """Forms that this one is not below, without the variables that have ends."""
+    moving = [(var, c) for var in ends if (c := form.coefficient(Var(var)))]
+    for chosen in product(*(ends[var][0 if c > 0 else 1] for var, c in moving)):
+        least = form
+        for (var, c), end in zip(moving, chosen, strict=True):
+            least = least - linear(Var(var)).scale(c) + end.scale(c)
+        yield least

@@ -92,6 +92,10 @@ def test_what_stands_beside_a_tile() -> None:
         "Y", (ramp(const_int(0), 8),), hand_ir.add(copied, VLoad("Y", (ramp(const_int(0), 8),), None, 8, f32))
     )
     assert not few_passes(beside(large, loop("i", 0, 4096, added, 8)))  # adds to memory
+    for back, few in ((0, True), (8, False)):  # to each element once; what the iteration before has stored
+        read = VLoad("Y", (ramp(I if not back else hand_ir.add(I, const_int(-back)), 8),), None, 8, f32)
+        updated = Store("Y", (ramp(I, 8),), hand_ir.add(copied, read))
+        assert few_passes(beside(large, loop("i", 8, 4096, updated, 8))) is few
 
 
 def test_a_tile_of_overlapping_vectors_has_all() -> None:

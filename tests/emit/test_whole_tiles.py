@@ -9,10 +9,11 @@ import pytest
 from back_ends import ALL, execute
 from parts import in_part
 
-from polyc import dims, f64, inout, op
+from polyc import dims, empty, f64, grid, inout, op
 from polyc.emit import targets
-from polyc.emit.loop_ir.loops import Alloc, walk
+from polyc.emit.loop_ir.loops import Alloc, For, If, Store, walk
 from polyc.emit.lowering.lower import lower
+from polyc.poly.expr import Select
 from polyc.scheduler.strategies.auto import automatic
 
 N, K = dims("N K")
@@ -40,6 +41,16 @@ def short_sums(C: inout(f64[N, K]), A: f64[N, N], B: f64[N, K]):
         for j in range(K):
             for k in range(i):
                 C[i, j] += A[i, k] * B[k, j]
+
+
+@op
+def images(X: f64[N, 5, K], F: f64[16, 5], B: f64[16]):
+    Y = empty((N, 16, K), f64)
+    for n, o, p in grid(N, 16, K):
+        Y[n, o, p] = B[o]
+        for c in range(5):
+            Y[n, o, p] += F[o, c] * X[n, c, p]
+    return Y
 
 
 def arguments(operator: Any, n: int, k: int) -> list[np.ndarray]:
@@ -77,3 +88,18 @@ def test_the_reduction_of_a_cut_tile_has_all_of_it_in_registers() -> None:
 def test_where_the_sum_itself_is_cut_every_element_counts() -> None:
     """Rows of different lengths of the sum: an element outside of one step's domain is inside of another's."""
     assert not any("whole" in name for name in buffers(short_sums, N=96, K=64))
+
+
+@pytest.mark.parametrize("backend", in_part(ALL, lambda b: b == "llvm"))
+def test_tiles_at_the_end_of_any_number_of_columns(backend: str) -> None:
+    """Their sums run over whole vectors in registers: nothing in the loop asks where the columns end."""
+    rng = np.random.default_rng()
+    s = automatic(images.scop(), targets.get("x86-64-v3"))
+    for n, k in ((2, 37), (1, 1), (3, 16), (1, 3)):
+        args = [rng.random((n, 5, k)), rng.random((16, 5)), rng.random(16)]
+        got = execute(s.scop, s.tree, args, backend)
+        np.testing.assert_allclose(got[-1], images.python(*args), rtol=1e-12)
+    fn = lower(s.scop, s.tree, "f", targets.get("x86-64-v3"))
+    sums = [x for x in walk(fn.body) if isinstance(x, For) and x.loop == "c"]
+    assert sums and not any(isinstance(x, If) for loop in sums for x in walk(loop.body))
+    assert not any(isinstance(x, Store) and isinstance(x.value, Select) for loop in sums for x in walk(loop.body))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from polyc.graph_driver.fusion.reshaping import blocks, operand_shape
+from polyc.graph_driver.graph.symbols import Symbols
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,11 @@ def test_a_stored_operand_broadcasts_to_the_same_values(seed: int) -> None:
 def test_most_operands_can_be_stored() -> None:
     found = [operand_shape(o, s, n) is not None for s, o, n in map(random_shapes, range(200))]
     assert sum(found) > 120
+
+
+def test_ones_match_beside_sizes_that_are_symbols() -> None:
+    n = Symbols().new("n", 1, None, 4)
+    assert operand_shape((n, 8, 1, 1), (n, 8, 1, 1), (n, 8, 1)) == (n, 8, 1)
+    assert operand_shape((8, 1, 1), (n, 8, 1, 1), (n, 8)) == (1, 8)
+    assert operand_shape((n, 8), (n, 8), (n, 8, 1)) == (n, 8, 1)
+    assert operand_shape((n, 8), (n, 8), (n, 9)) is None

@@ -159,3 +159,18 @@ def test_products_of_halves_with_symbolic_sizes() -> None:
         x = normal(np.random.default_rng(rows), rows, 8).astype(np.float16)
         expected = x.astype(np.float32) @ weights.astype(np.float32)
         np.testing.assert_allclose(model({"x": x})["y"].astype(np.float32), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_what_follows_a_1x1_convolution_of_pooled_images_joins_it() -> None:
+    rng = np.random.default_rng(2)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["p"]),
+        helper.make_node("Conv", ["p", "w"], ["c"], kernel_shape=[1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": ["n", 6, "h", "w0"]}, {"y": None}, {"w": normal(rng, 5, 6, 1, 1)})
+    compiled = compile_model(model)
+    assert compiled.report().kernels == 2
+    x = normal(rng, 3, 6, 4, 7)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(compiled.run({"x": x})["y"], expected[0], rtol=1e-5, atol=1e-6)
