@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MOST_LOOPS = 12
+LINE = 64  # bytes of a cache's line
+MOST_TEXT = 1_200  # characters of a case of misses that are still read
 SLOWEST = 12  # kernels whose times are listed
 
 
@@ -59,17 +61,28 @@ def explain_schedule(
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": shared,
         "loops": _loops(schedule, cpu),
-        "misses": _misses(schedule),
+        "misses": {
+            "given": _misses(schedule.original.schedule(), cpu),
+            "scheduled": _misses(schedule, cpu) if schedule.trace else [],
+        },
         "accesses": _accesses(schedule.original, checks, not backend.checks_first),
     }  # fmt: skip
 
 
-def _misses(schedule: Schedule) -> list[str]:
-    """Cache lines that the program's own order fetches, as formulas in the sizes; the reason where there are none."""
+def _misses(schedule: Schedule, cpu: Target | None) -> list[str]:
+    """Cache lines that a schedule's order fetches, as formulas in the sizes, up to those loops whose iteration L1
+    always holds; the reason where there are no more."""
+    from polyc.scheduler.questions.miss_formulas import miss_formulas
+
+    found: list[str] = []
     try:
-        return [str(case) for case in schedule.original.schedule().miss_formulas()]
+        for case in miss_formulas(schedule.scop, schedule.tree, LINE, 0 if cpu is None else cpu.l1 // LINE):
+            if len(str(case)) > MOST_TEXT:
+                return [*found, f"not shown: the cases from {case.loop} on (formulas of over {MOST_TEXT} characters)"]
+            found.append(str(case))
     except PolycError as error:
-        return [f"not counted: {first_line(error)}"]
+        found.append(f"not counted: {first_line(error)}")
+    return found
 
 
 def _shared(schedule: Schedule, target: Target, threads: int, machine: Machine | None) -> list[dict[str, Any]]:
@@ -242,9 +255,10 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     yield ""
     yield from _thread_lines(data)
     yield f"loops that carry nothing: {', '.join(data['parallel_loops']) or 'none'}"
-    if data["misses"]:
-        yield "cache lines of 64 bytes that the program's own order fetches, the first that holds:"
-        yield from (f"  {text}" for text in data["misses"])
+    for kind, whose in (("given", "the program's own order"), ("scheduled", "this schedule")):
+        if data["misses"][kind]:
+            yield f"cache lines of {LINE} bytes that {whose} fetches, the first that holds:"
+            yield from (f"  {text}" for text in data["misses"][kind])
     yield "one iteration of"
     for loop in data["loops"]:
         kind = "" if loop["kind"] == "serial" else f" [{loop['kind']}]"

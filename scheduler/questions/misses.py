@@ -23,6 +23,7 @@ from polyc.scheduler.arguments import positive
 from polyc.scheduler.questions.counts import Region, region
 
 Misses = dict[str, float]
+Part = Mapping[str, isl.Set]  # the instances of each statement that a part of a tree runs
 PLACES = 4  # in an iteration, from which reuse is looked at
 
 
@@ -43,7 +44,17 @@ def predicted_misses(scop: Scop, tree: Node, capacity: int, line: int) -> Misses
     positive(line, "size of a cache line")
     if capacity < line:
         raise ScheduleError(f"a cache of {capacity} bytes does not hold a line of {line}")
-    return Counter(scop, tree, capacity // line, line).of(tree, None, frozenset(scop.statements))
+    return Counter(scop, tree, capacity // line, line).of(tree, None, everything(scop))
+
+
+def everything(scop: Scop) -> Part:
+    """All instances of all statements."""
+    return {name: s.domain for name, s in scop.statements.items()}
+
+
+def narrowed(part: Part, to: Filter) -> Part:
+    """What a filter lets through."""
+    return {s: d.intersect(to.domain[s]) for s, d in part.items() if s in to.domain}
 
 
 class Counter:
@@ -55,50 +66,52 @@ class Counter:
             (a.stmt, k): a.map.apply_range(_line_map(scop, a.array, line)) for k, a in enumerate(accesses(scop))
         }
 
-    def of(self, node: Node, around: str | None, stmts: frozenset[str]) -> Misses:
+    def of(self, node: Node, around: str | None, part: Part) -> Misses:
         """Of all executions of a part of the tree, which stands right inside the loop `around`."""
         if isinstance(node, Band):
-            return self._band(node, 0, around, stmts)
+            return self._band(node, 0, around, part)
         if isinstance(node, Sequence):
-            return _sum((1.0, self.of(f, around, stmts & set(f.domain))) for f in node.filters)
-        if isinstance(node, Filter | Promote):
-            return self.of(node.child, around, stmts)
-        return self._fetched_once(around, stmts)
+            return _sum((1.0, self.of(f, around, part)) for f in node.filters)
+        if isinstance(node, Filter):
+            return self.of(node.child, around, narrowed(part, node))
+        if isinstance(node, Promote):
+            return self.of(node.child, around, part)
+        return self._fetched_once(around, part)
 
-    def _band(self, band: Band, k: int, around: str | None, stmts: frozenset[str]) -> Misses:
+    def _band(self, band: Band, k: int, around: str | None, part: Part) -> Misses:
         """Of the loops of a band from the one at `k` on."""
         if k == len(band.members):
-            return self.of(band.child, around, stmts)
+            return self.of(band.child, around, part)
         loop = band.members[k].name
-        kept = self._kept(loop, band.members[k + 1].name if k + 1 < len(band.members) else None, stmts)
-        once = self._fetched_once(around, stmts) if kept > 0.0 else {}
-        return _sum([(kept, once), (1.0 - kept, self._band(band, k + 1, loop, stmts) if kept < 1.0 else {})])
+        kept = self._kept(loop, band.members[k + 1].name if k + 1 < len(band.members) else None, part)
+        once = self._fetched_once(around, part) if kept > 0.0 else {}
+        return _sum([(kept, once), (1.0 - kept, self._band(band, k + 1, loop, part) if kept < 1.0 else {})])
 
-    def _kept(self, loop: str, inner: str | None, stmts: frozenset[str]) -> float:
+    def _kept(self, loop: str, inner: str | None, part: Part) -> float:
         """The share of what an iteration of the loop touches again that is still in the cache."""
         here = region(self.scop, self.tree, loop)
         if inner is None:
-            return float(self._most(here, stmts) <= self.room)
+            return float(self._most(here, part) <= self.room)
         windows = _windows(here, region(self.scop, self.tree, inner))
-        return sum(self._most(w, stmts) <= self.room for w in windows) / len(windows)
+        return sum(self._most(w, part) <= self.room for w in windows) / len(windows)
 
-    def _most(self, here: Region, stmts: frozenset[str]) -> int:
+    def _most(self, here: Region, part: Part) -> int:
         """The most lines that a region touches."""
-        images = self.images(here, stmts)
+        images = self.images(here, part)
         return sum(count_or_bound(parametric_image(i, here.names), here.context).largest() for i in images.values())
 
-    def _fetched_once(self, loop: str | None, stmts: frozenset[str]) -> Misses:
+    def _fetched_once(self, loop: str | None, part: Part) -> Misses:
         """Each line once in each iteration of the loop (and of those around it)."""
-        images = self.images(region(self.scop, self.tree, loop), stmts)
+        images = self.images(region(self.scop, self.tree, loop), part)
         return {array: float(count_or_bound(i.wrap().flatten())()) for array, i in images.items()}
 
-    def images(self, here: Region, stmts: frozenset[str]) -> Mapping[str, isl.Map]:
-        """`{ [loop values] -> line }` of each array that these statements touch there."""
+    def images(self, here: Region, part: Part) -> Mapping[str, isl.Map]:
+        """`{ [loop values] -> line }` of each array that these instances touch there."""
         found: dict[str, isl.Map] = {}
         for k, a in enumerate(accesses(self.scop)):
-            if a.stmt in stmts and a.stmt in here.times:
-                part = here.times[a.stmt].apply_range(self.lines[a.stmt, k])
-                found[a.array] = found[a.array].union(part) if a.array in found else part
+            if a.stmt in part and a.stmt in here.times:
+                touched = here.times[a.stmt].intersect_range(part[a.stmt]).apply_range(self.lines[a.stmt, k])
+                found[a.array] = found[a.array].union(touched) if a.array in found else touched
         return {array: i.coalesce() for array, i in found.items()}
 
 

@@ -104,13 +104,16 @@ class Questions(Core):
         found = misses.predicted_misses(scop, tree, capacity, line)
         return {array: round(n) for array, n in found.items()}
 
-    def miss_formulas(self, line: int = 64) -> tuple[Case, ...]:
-        """Lines that each array's accesses fetch, as formulas in the sizes.
+    def miss_formulas(self, line: int = 64, always: int = 0) -> tuple[Case, ...]:
+        """Lines that each array's accesses fetch, as formulas in the sizes. Buffers are not counted.
 
         A case for each loop whose one iteration may stay in the cache, outermost first; the first that holds counts.
+        Where loops part, each part has cases of its own (`Case.statements`), and those that count add up. What comes
+        after a loop whose iteration touches at most `always` lines, whatever the sizes, is left out: `32768 // 64` for
+        a cache of 32 KiB or more.
 
         Raises: `ScheduleError` where loops depend on data; `CountingError` where a footprint is too hard.
         """
         from polyc.scheduler.questions.miss_formulas import miss_formulas
 
-        return miss_formulas(self.scop, self.tree, line)
+        return tuple(miss_formulas(self.scop, self.tree, line, always))

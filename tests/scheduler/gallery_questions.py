@@ -25,11 +25,15 @@ with sizes. For `s = matmul.scop().schedule().tile(["i", "j", "k"], [64, 32, 16]
 * `s.misses(32 << 10, 64, M=..., ...)` predicts how many lines of 64 bytes each array's accesses bring into a cache
   of 32 KiB, from footprints alone; a simulated cache (LRU) agrees within 25 % where tiles leave it some room
   (`tests/scheduler/test_misses.py`).
-* `s.miss_formulas(64)` has them as formulas in the sizes: a case for each loop around all statements, with the lines
-  that one of its iterations touches and, if a cache keeps these, the lines that each array fetches. Of a product in
-  the order i, j, k, B fetches `K*((N + 15)//16)` lines where a cache keeps one iteration of i, and `K*M*((N + 15)//16)`
-  where it keeps one of j. The total is within 10 % of a simulated cache's that is a quarter larger than needed
-  (`tests/scheduler/test_miss_formulas.py`).
+* `s.miss_formulas(64)` has them as formulas in the sizes, for this schedule's order: a case for each loop, with the
+  lines that one of its iterations touches and, if a cache keeps these, the lines that each array fetches. Of a product
+  in the order i, j, k, B fetches `K*((N + 15)//16)` lines where a cache keeps one iteration of i, and
+  `K*M*((N + 15)//16)` where it keeps one of j; in tiles of 32 x 64 x 16 it is `K*((M + 31)//32)*((N + 15)//16)` where
+  one of `j.out` stays. Where loops part, each part has its own cases, which add up. `always=512` leaves out the cases
+  that a cache of 512 lines or more never meets. `polyc explain` prints those of both orders. A simulated cache that is
+  a quarter larger than needed agrees within 10 %; of every cache, the lines are at most those of the case whose
+  iteration fits twice and at least those of a cache of twice the size, within 10 % (products and stencils, plain, in
+  tiles and as scheduled: `tests/scheduler/test_miss_formulas.py`).
 * What is too hard to count, or depends on data, is an upper bound: it prints "at most ..." and has
   `exact == False` and `why`. An unbounded or data-dependent loop raises `CountingError`.
 

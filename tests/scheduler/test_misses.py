@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from polyc.emit.lowering.lower import build_loops
 from polyc.poly.access import accesses
 from polyc.poly.binding import evaluate
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Var
+from polyc.poly.expr import Expr
 from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
@@ -52,28 +53,40 @@ class Lru:
             self.lines.popitem(last=False)
 
 
-def counted_misses(s: Schedule, capacity: int, line: int) -> dict[str, int]:
-    """The loops of a schedule, run by the interpreter, through a simulated cache."""
+def touched_lines(s: Schedule, line: int) -> list[Line]:
+    """The lines that the loops of a schedule touch, run by the interpreter, in their order."""
     scop = s.scop
-    touched: dict[str, list[tuple[str, list[int], int]]] = {}
+    touched: dict[str, list[tuple[str, tuple[Expr, ...], int]]] = {}
     for a in accesses(scop):
         many = max(1, line // scop.arrays[a.array].dtype.bytes)
-        assert all(isinstance(e, Var) for e in a.load.index)
-        places = [scop.statements[a.stmt].iters.index(e.name) for e in a.load.index if isinstance(e, Var)]
-        touched.setdefault(a.stmt, []).append((a.array, places, many))
-    cache = Lru(capacity // line)
+        touched.setdefault(a.stmt, []).append((a.array, a.load.index, many))
+    found: list[Line] = []
 
     def see(name: str, point: tuple[int, ...]) -> None:
-        for array, places, many in touched[name]:
-            at = [point[k] for k in places]
-            cache.touch((array, (*at[:-1], at[-1] // many)))
+        values = dict(zip(scop.statements[name].iters, point, strict=False))
+        for array, index, many in touched[name]:
+            at = [evaluate(e, values) for e in index]
+            found.append((array, (*at[:-1], at[-1] // many)))
 
     arrays = {
-        a.name: np.zeros([evaluate(e, {}) for e in a.shape], np.float32)
+        a.name: np.zeros([evaluate(e, {}) for e in a.shape], a.dtype.np)
         for a in scop.arrays.values() if a.kind != "local"
     }  # fmt: skip
     interp.run(build_loops(scop, s.tree, "f"), arrays, {}, see)
+    return found
+
+
+def lru_misses(touched: Iterable[Line], lines: int) -> dict[str, int]:
+    """What a simulated cache of so many lines fetches."""
+    cache = Lru(lines)
+    for line in touched:
+        cache.touch(line)
     return dict(cache.misses)
+
+
+def counted_misses(s: Schedule, capacity: int, line: int) -> dict[str, int]:
+    """The loops of a schedule through a simulated cache."""
+    return lru_misses(touched_lines(s, line), capacity // line)
 
 
 def product(m: int, n: int, k: int) -> Schedule:
