@@ -17,6 +17,7 @@ from polyc.graph_driver.cli.inspect import (
     UsageError,
     is_operator,
     load_operator,
+    operator_schedule,
     operator_scop,
     parse_numbers,
     refuse_model_options,
@@ -29,9 +30,16 @@ def bounds_command(arguments: argparse.Namespace) -> int:
     """Print the bound of each output, and write them element by element with `--save`.
 
     Raises:
-        UsageError: a compiled directory is given, or a size is missing.
-        ArgumentError: a range is missing or makes no sense.
+        UsageError: a compiled directory is given, a size is missing, or options contradict each other.
+        ArgumentError: a range is missing or makes no sense, or no blocks of sums are enough.
     """
+    of_schedule = (arguments.schedule, arguments.at_most, arguments.save_schedule)
+    if not is_operator(arguments.what) and any(a is not None for a in of_schedule):
+        raise UsageError("--schedule, --at-most and --save-schedule are for operators (FILE.py:OP)")
+    if arguments.at_most is not None and arguments.schedule is not None:
+        raise UsageError("--at-most makes a schedule: --schedule gives one")
+    if arguments.save_schedule is not None and arguments.at_most is None:
+        raise UsageError("--save-schedule needs --at-most")
     found = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
     if arguments.save is not None:
         np.savez(arguments.save, **{name: b.error for name, b in found.outputs.items()})  # type: ignore[arg-type]
@@ -56,6 +64,7 @@ def _model(arguments: argparse.Namespace) -> ErrorBounds:
 
 
 def _operator(arguments: argparse.Namespace) -> ErrorBounds:
+    from polyc.graph_driver.bounding.limited import limited
     from polyc.graph_driver.bounding.operator import operator_bounds
     from polyc.poly.rewriting.specialise import specialise
 
@@ -64,7 +73,15 @@ def _operator(arguments: argparse.Namespace) -> ErrorBounds:
     missing = [p for p in scop.params if p not in sizes]
     if missing:
         raise UsageError(f"say how large {', '.join(missing)} is: --dim {missing[0]}=NUMBER")
-    return operator_bounds(specialise(scop, sizes), read_ranges(arguments.range))
+    ranges = read_ranges(arguments.range)
+    if arguments.at_most is not None:
+        schedule, found = limited(specialise(scop, sizes), ranges, arguments.at_most)
+        if arguments.save_schedule is not None:
+            arguments.save_schedule.write_text(schedule.save(), encoding="utf-8")
+        return found
+    if arguments.schedule is None:
+        return operator_bounds(specialise(scop, sizes), ranges)
+    return operator_bounds(operator_schedule(scop, arguments.target, sizes, arguments.schedule).scop, ranges)
 
 
 def described(found: ErrorBounds, tensors: bool) -> dict[str, Any]:

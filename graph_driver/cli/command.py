@@ -255,6 +255,14 @@ def _explaining(commands: Any) -> None:
     )  # fmt: skip
     far.add_argument("--tensors", action="store_true", help="also the bounds of all tensors between")
     far.add_argument("--save", type=Path, metavar="FILE.npz", help="write the bound of each element of the outputs")
+    far.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: with the sums of a saved schedule")
+    far.add_argument(
+        "--at-most",
+        type=float,
+        metavar="E",
+        help="of an operator: the largest blocks of sums for which no error is above",
+    )
+    far.add_argument("--save-schedule", type=Path, metavar="FILE", help="write the schedule of --at-most")
     _compiling(far)
 
     proof = commands.add_parser(

@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "bounds": (
         ("polyc bounds model.onnx --range x=-1..1", "how far each output may be from exact arithmetic"),
         ("polyc bounds model.onnx --range x=picture.npy --save bounds.npz", "for one input; by element"),
+        ("polyc bounds f.py:OP --dim N=4096 --range x=-1..1 --at-most 0.05", "sums in blocks that keep it"),
     ),
     "certify": (
         ("polyc certify matmul.py:matmul -o proofs", "certificates, and a checker that needs islpy alone"),

@@ -84,6 +84,6 @@ class Dominance:
         if not isinstance(load, Load):
             return None
         for a in accesses_of(self.scop).get((s.name, load.array), ()):
-            if a.load == load and a.must:
+            if a.load == load and a.must and a.map.dim(isl.dim_type.in_) == domain.dim(isl.dim_type.set):
                 return a.map.intersect_domain(domain)
         return None

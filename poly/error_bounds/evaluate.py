@@ -12,6 +12,7 @@ import numpy as np
 from polyc.poly.cache import per_scop
 from polyc.poly.dtypes import DType
 from polyc.poly.error_bounds import functions as fn
+from polyc.poly.error_bounds.blocks import in_blocks
 from polyc.poly.error_bounds.dominance import Dominance
 from polyc.poly.error_bounds.enclosure import (
     Array,
@@ -127,7 +128,7 @@ class Run:
         if points is None:
             return
         self.dominance.written(s)
-        if s.reduction is not None and reduced(self, s, points, domain):
+        if s.reduction is not None and self.reduction(s, points, domain):
             return
         if points.size > BLOCK and max(points.extents) > 1:
             _, axis, at = points.halves()
@@ -143,6 +144,15 @@ class Run:
         else:
             self.memory.write(s.array, s.index, points, value)
         self.dominance.after(s, domain)
+
+    def reduction(self, s: Statement, points: Grid, domain: isl.Set) -> bool:
+        """Run a reduction, block by block where its elements are found so; whether it was one."""
+        blocks = in_blocks(s, domain)
+        if blocks is None:
+            return reduced(self, s, points, domain)
+        inside = grid(blocks[1], blocks[0].iters)
+        assert inside is not None
+        return reduced(self, blocks[0], inside, blocks[1])
 
     def scattered(self, s: Statement, points: Grid, value: Enclosure) -> None:
         """A store at subscripts that data decide: any element may have it, or what was there."""

@@ -12,7 +12,16 @@ from networks import Network, network
 from onnx import ModelProto
 
 import polyc
+from polyc import dims, f32, op, zeros
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.graph_driver.bounding.limited import limited
+from polyc.graph_driver.bounding.operator import operator_bounds
 from polyc.graph_driver.cli import main
+from polyc.poly.errors import ArgumentError
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 NETWORKS = 20
 
@@ -125,3 +134,79 @@ def test_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     row = json.loads(capsys.readouterr().out)["outputs"][0]
     u = 2.0**-24
     assert 100 * 50 * u < row["error"] < 100 * 70 * u  # 100 roundings of sums below 128, half an ulp each
+
+
+# ---- sums in blocks ----------------------------------------------------------------------------------
+
+N, M = dims("N M")
+
+
+@op
+def rows(X: f32[M, N], W: f32[N]) -> f32[M]:
+    Y = zeros(M, f32)
+    for i in range(M):
+        for j in range(N):
+            Y[i] += X[i, j] * W[j]
+    return Y
+
+
+def adversarial(m: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ends of -1..1, of a large start with small terms that it swallows, of what cancels, and at random."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (m, n)).astype(np.float32)
+    x[0] = 1
+    x[1] = np.where(np.arange(n) < n // 2, 1, np.float32(2.0**-14))
+    x[2] = np.where(np.arange(n) % 2 == 0, 1, -1 + 2.0**-20)
+    x[3] = np.where(np.arange(n) < n // 2, 1, -1) * (1 - 2.0**-24)
+    return x, np.where(rng.random(n) < 0.5, np.float32(1), np.float32(1 - 2.0**-23))
+
+
+@pytest.mark.parametrize("n", [997, 1024])
+def test_the_depth_of_sums_in_a_schedule_is_their_bound(n: int) -> None:
+    """Blocks by either loop of a split one; the bound falls with the depth, and holds however the rest is scheduled."""
+    scop = specialise(rows.scop(), {"M": 6, "N": n})
+    ranges = {"X": (-1.0, 1.0), "W": (0.0, 1.0)}
+    start = Schedule.start(scop)
+    plain = operator_bounds(scop, ranges).outputs["Y"].largest
+    found = {}
+    for size in (8, 32, 256):
+        for loop in ("j.out", "j.in"):
+            blocked = start.split("j", size).rfactor(loop)
+            bound = operator_bounds(blocked.scop, ranges).outputs["Y"]
+            found[size, loop] = bound.largest
+            for made in (blocked, automatic(blocked.scop, targets.host(), 1)):
+                kernel = compile_kernel(made.scop, made.tree)
+                for seed in range(3):
+                    x, w = adversarial(6, n, seed)
+                    exact = x.astype(np.float64) @ w.astype(np.float64)  # 48 bits of products, 10 of terms: within u^2
+                    error = np.abs(kernel(x, w) - exact)
+                    assert (error <= bound.error + n * n * 2.0**-52).all(), (size, loop, seed)
+    assert found[32, "j.out"] < plain / 10 and found[32, "j.out"] < min(found[8, "j.out"], found[256, "j.out"])
+
+
+def test_blocks_are_as_large_as_a_bound_allows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scop = specialise(rows.scop(), {"M": 4, "N": 1024})
+    ranges = {"X": (-1.0, 1.0), "W": (0.0, 1.0)}
+    plain = operator_bounds(scop, ranges).outputs["Y"].largest
+    sizes = []
+    for part in (1.0, 0.6, 0.3, 0.1):
+        schedule, found = limited(scop, ranges, plain * part)
+        assert found.outputs["Y"].largest <= plain * part
+        sizes.append([s.args["size"] for s in schedule.trace if s.name == "split"])
+    assert sizes[0] == [] and sizes[1] > sizes[2] > sizes[3]
+    with pytest.raises(ArgumentError, match="no blocks of sums bound the errors of rows by"):
+        limited(scop, ranges, plain / 1000)
+
+    source = tmp_path / "lib.py"
+    source.write_text(
+        "from polyc import dims, f32, op, zeros\nN = dims('N')\n@op\ndef total(X: f32[N]) -> f32[1]:\n"
+        "    Y = zeros(1, f32)\n    for i in range(N):\n        Y[0] += X[i]\n    return Y\n"
+    )
+    asked = ["bounds", f"{source}:total", "--dim", "N=4096", "--range", "X=-1..1", "--json"]
+
+    def answer(*more: str) -> float:
+        assert main([*asked, *more]) == 0
+        return float(json.loads(capsys.readouterr().out)["outputs"][0]["error"])
+
+    alone, held = answer(), answer("--at-most", "0.1", "--save-schedule", str(tmp_path / "s.jsonl"))
+    assert held <= 0.1 < alone and answer("--schedule", str(tmp_path / "s.jsonl")) == held
