@@ -147,10 +147,11 @@ class CompileOptions:
         types = None if {"f16", "f64"} <= {*floats} else manager.types_of(floats, self.allow_downcast)
         limits = platform.backend.operand_limits(platform.machine)
         asked = [p for p in (types, manager.within_limits(limits) if limits else None) if p is not None]
-        return manager.select(
+        chosen = manager.select(
             self.passes, self.disable, self.fast_math, self.exact or self.reproducible, precision, asked,
             platform.backend, platform.backend.graph_passes(platform.machine),
         )  # fmt: skip
+        return manager.with_parts_at(platform.backend.alignment, chosen)
 
     def as_given(self) -> CompileOptions:
         """Those by which every tensor has the type that the model says."""

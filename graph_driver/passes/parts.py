@@ -14,8 +14,8 @@ from polyc.graph_driver.graph.aliases import ALIGNMENT, is_view
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 
 
-def share_parts(graph: Graph) -> dict[str, int]:
-    """Rewrite what can be a part or a whole."""
+def share_parts(graph: Graph, alignment: int = ALIGNMENT) -> dict[str, int]:
+    """Rewrite what can be a part or a whole. `alignment`: bytes of which the begin of every part is a multiple."""
     fixed = _returned(graph) | set(graph.inputs)  # their memory is the caller's
     source: dict[str, str] = {}  # the tensor behind views
     placed: set[str] = set()  # lie in a whole already
@@ -28,14 +28,14 @@ def share_parts(graph: Graph) -> dict[str, int]:
         if node.domain or any(not _fixed(graph.tensors[n]) for n in (*node.reads(), *node.writes())):
             continue
         if node.op_type == "Concat":
-            offsets = _whole(graph, node, source, fixed, placed | cut)
+            offsets = _whole(graph, node, source, fixed, placed | cut, alignment)
             if offsets is not None:
                 placed |= {source.get(i, i) for i in node.inputs}
                 made["wholes"] += 1
                 graph.nodes[k] = Node(node.name, "Whole", node.inputs, node.outputs, {"offsets": offsets}, "polyc")
         elif node.op_type in ("Slice", "Split") and node.inputs[0]:
             base = source.get(node.inputs[0], node.inputs[0])
-            offsets = None if base in fixed or graph.tensors[base].const is not None else _runs(graph, node)
+            offsets = None if base in fixed or graph.tensors[base].const is not None else _runs(graph, node, alignment)
             if offsets is not None and not fixed & set(node.writes()) and base not in placed:
                 cut.add(base)
                 made["parts"] += 1
@@ -58,7 +58,9 @@ def _returned(graph: Graph) -> set[str]:
     return found
 
 
-def _whole(graph: Graph, node: Node, source: dict[str, str], fixed: set[str], taken: set[str]) -> list[int] | None:
+def _whole(
+    graph: Graph, node: Node, source: dict[str, str], fixed: set[str], taken: set[str], alignment: int
+) -> list[int] | None:
     """Where the operands of a concatenation lie in its result; None when it has to be copied."""
     result = graph.tensors[node.outputs[0]]
     shape = result.shape or ()
@@ -72,14 +74,14 @@ def _whole(graph: Graph, node: Node, source: dict[str, str], fixed: set[str], ta
     for name, base in zip(node.inputs, behind, strict=True):
         part = graph.tensors[base]
         free = base not in fixed and base not in taken and part.const is None and part.static
-        if not free or part.nbytes != graph.tensors[name].nbytes or at % ALIGNMENT or not part.nbytes:
+        if not free or part.nbytes != graph.tensors[name].nbytes or at % alignment or not part.nbytes:
             return None
         offsets.append(at)
         at += part.nbytes
     return offsets if at == result.nbytes else None
 
 
-def _runs(graph: Graph, node: Node) -> list[int] | None:
+def _runs(graph: Graph, node: Node, alignment: int) -> list[int] | None:
     """Where the results of a slice or a split begin in its operand; None when they are no runs of it."""
     whole = graph.tensors[node.inputs[0]]
     shape = whole.shape or ()
@@ -88,7 +90,7 @@ def _runs(graph: Graph, node: Node) -> list[int] | None:
         offsets = None if start is None else [start * _itemsize(whole)]
     else:
         offsets = _split_starts(graph, node, shape, _itemsize(whole))
-    return offsets if offsets is not None and not any(o % ALIGNMENT for o in offsets) else None
+    return offsets if offsets is not None and not any(o % alignment for o in offsets) else None
 
 
 def _itemsize(t: Tensor) -> int:

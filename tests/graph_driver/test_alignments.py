@@ -54,6 +54,30 @@ def test_every_offset(path: Path, target: str, bytes_: int) -> None:
     assert plan.alignment == bytes_ and Plan.from_json(plan.to_json()).alignment == bytes_
 
 
+@pytest.mark.parametrize(("target", "bytes_"), [("x86-64-v3", 64), ("sm_80", 256)])
+@pytest.mark.parametrize("columns", [16, 17, 48, 64, 192])
+def test_parts_of_a_whole_and_of_a_split(tmp_path: Path, target: str, bytes_: int, columns: int) -> None:
+    """They are made in place where they begin at multiples, and copied where they do not."""
+    node = helper.make_node
+    nodes = [
+        node("Softmax", ["x"], ["a"]), node("Relu", ["x"], ["b"]), node("Sigmoid", ["x"], ["c"]),
+        node("Concat", ["a", "b", "c"], ["all"], axis=0), node("CumSum", ["all", "axis"], ["sums"]),
+        node("Split", ["sums"], ["s0", "s1", "s2"], axis=0), node("Softmax", ["s1"], ["t"]),
+        node("Softmax", ["s2"], ["u"]), node("MatMul", ["t", "w"], ["v"]), node("Add", ["v", "u"], ["y"]),
+    ]  # fmt: skip
+    ends = [helper.make_tensor_value_info(n, 1, [1, columns]) for n in "xy"]
+    inits = [onnx.numpy_helper.from_array(np.ones((columns, columns), "f"), "w"),
+             onnx.numpy_helper.from_array(np.array(0), "axis")]  # fmt: skip
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)
+    file = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    plan = planned(file, target)
+    check_plan(plan, {s.symbol for s in plan.steps}, 0)
+    places = {n: s.place.offset for n, s in plan.slots.items() if s.place.kind in ("arena", "weight")}
+    assert all(o % bytes_ == 0 for o in places.values()), places
+    assert any(o for _, o in plan.inside.values()) == (columns * 4 % bytes_ == 0)
+
+
 @pytest.mark.parametrize("planner", [*memory.PLANNERS, None])
 @pytest.mark.parametrize("alignment", [64, 256, 1024])
 def test_planners_keep_any_alignment(planner: str | None, alignment: int) -> None:
