@@ -25,6 +25,7 @@ from polyc.emit.loop_ir.linear import (
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full
+from polyc.emit.passes.last_tiles import moved_back
 from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
 from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
@@ -242,8 +243,13 @@ class _Separator:
             # here, with what is known further out; but in a loop that will itself be expanded a
             # branch per copy costs more than it gains: there one condition is enough for all copies
             whole = _for_all(loop, pending) if expand else None
+            own = [c for c in pending if loop.var in variables(c)]
+            back = moved_back(loop, own, _assuming(body, frozenset(own))) if self.rests and not expand else None
             if whole is not None:
                 pending = whole
+            elif back is not None:
+                others = [c for c in pending if c not in own]
+                return If(back.condition, back.loop, self.slanted(loop, place, frozenset())), others
             else:
                 body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:
