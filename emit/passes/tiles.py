@@ -90,17 +90,22 @@ def _assuming(stmt: Stmt, known: frozenset[Expr]) -> Stmt:
 
 def _rest(condition: Expr, general: Stmt, place: _Place) -> Stmt | None:
     """`general` for where the condition does not hold, if that leaves one size of its tile."""
-    if not isinstance(condition, Binary):
-        return None
-    form = linear(condition.a) - linear(condition.b)
-    value = _exception(form, place.ranges)
-    if value is not None:
-        return simplify_stmt(substitute_stmt(general, value), place.ranges)
-    size = _remainder(condition, place.bounds)
-    if size is not None:
-        known = map_exprs(general, lambda e: rewrite(e, lambda x: size if x == condition.a else x))
+    found = _one_rest(condition, place)
+    if isinstance(found, dict):
+        return simplify_stmt(substitute_stmt(general, found), place.ranges)
+    if found is not None:
+        assert isinstance(condition, Binary)
+        known = map_exprs(general, lambda e: rewrite(e, lambda x: found if x == condition.a else x))
         return simplify_stmt(known, place.ranges)
     return None
+
+
+def _one_rest(condition: Expr, place: _Place) -> dict[str, Expr] | Expr | None:
+    """Of a condition that a tile is full the one iteration in which it is not, or how much of it there is then."""
+    if not isinstance(condition, Binary):
+        return None
+    value = _exception(linear(condition.a) - linear(condition.b), place.ranges)
+    return _remainder(condition, place.bounds) if value is None else value
 
 
 def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] | None:
@@ -244,7 +249,9 @@ class _Separator:
             # branch per copy costs more than it gains: there one condition is enough for all copies
             whole = _for_all(loop, pending) if expand else None
             own = [c for c in pending if loop.var in variables(c)]
-            back = moved_back(loop, own, _assuming(body, frozenset(own))) if self.rests and not expand else None
+            back = None
+            if self.rests and not expand and all(_one_rest(c, place) is None for c in own):
+                back = moved_back(loop, own, _assuming(body, frozenset(own)))
             if whole is not None:
                 pending = whole
             elif back is not None:
