@@ -25,7 +25,6 @@ from polyc.emit.loop_ir.linear import (
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full
-from polyc.emit.passes.last_tiles import moved_back
 from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
 from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
@@ -251,6 +250,8 @@ class _Separator:
             own = [c for c in pending if loop.var in variables(c)]
             back = None
             if self.rests and not expand and all(_one_rest(c, place) is None for c in own):
+                from polyc.emit.passes.last_tiles import moved_back  # (of sizes that are symbols)
+
                 back = moved_back(loop, own, _assuming(body, frozenset(own)))
             if whole is not None:
                 pending = whole

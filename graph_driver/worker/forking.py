@@ -26,6 +26,7 @@ COMPILER = (
     "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
     "polyc.scheduler.strategies.tables",
     "polyc.scheduler.transformations.coalescing", "polyc.poly.rewriting.waste", "polyc.emit.passes.matrices",
+    "polyc.emit.passes.last_tiles",
     "polyc.emit.loop_ir.overlap",
 )  # fmt: skip
 """What compiling a kernel imports."""
