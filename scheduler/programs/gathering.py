@@ -15,6 +15,7 @@ from polyc.poly.rewriting.gather import coordinates, scatters, strides
 from polyc.poly.tree import Band, loop_names, loops_around
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.programs.distribution import distribute_all
+from polyc.scheduler.programs.row_lanes import first_iteration
 from polyc.scheduler.questions.coincidence import all_pairs, analyse
 from polyc.scheduler.recognition.contraction import recognise
 from polyc.scheduler.schedule import Schedule
@@ -95,3 +96,21 @@ def rows_together(s: Schedule, loop: str) -> Schedule:
     for other in rows[1:]:
         s = s.fuse(rows[0], other)
     return s
+
+
+def partial_sums(s: Schedule, loop: str, rows: int) -> Schedule:
+    """Run blocks of a loop that carries nothing but sums in parallel, each with sums of its own (step `rfactor`).
+
+    What a row reads is read once; `rows_together` needs no such sums but reads it twice.
+
+    Arguments: `loop`, the outermost one of a nest; `rows`, how many of its iterations make a block.
+    Before -> after: `r: k: W[k] += ...` -> `r.out: r.in: k: V[r.out, k] += ...; k: r.out: W[k] += V[r.out, k]`, the
+    loop `r.out` parallel.
+    Refused when: iterations depend on one another in more than sums; sums must not be reassociated.
+    """
+    first = first_iteration(s, loop)
+    if first:  # else the blocks would not be equal
+        s = s.shift(loop, -first)
+    s = s.split(loop, rows)
+    blocks = f"{loop}.out"
+    return s.rfactor(blocks, first=True).parallel(blocks)

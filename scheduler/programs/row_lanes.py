@@ -39,7 +39,7 @@ def row_lanes(
     alone = [private] if isinstance(private, str) else list(private)
     others = [keep] if isinstance(keep, str) else list(keep)
     layouts = {a: rows_last(s, row, a) for a in [*alone, *others]}
-    first = _first(s, row)
+    first = first_iteration(s, row)
     if first:  # else the first block would be a partial one, too
         s = s.shift(row, -first)
     s = _lanes_inside(s.split(row, rows), f"{row}.in", lanes)
@@ -60,7 +60,7 @@ def rows_last(s: Schedule, row: str, array: str) -> list[int]:
     return [*(d for d in range(len(s.scop.arrays[array].shape)) if d != dimension), dimension]
 
 
-def _first(s: Schedule, row: str) -> int:
+def first_iteration(s: Schedule, row: str) -> int:
     """The least value of the loop; 0 where there is none for all sizes."""
     least = []
     for name, times in locate(s.tree, row).member.schedule.items():

@@ -190,11 +190,12 @@ class Program(Core):
         if self._deferred:
             replace(self, _deferred=False)._verify(lambda: f"the schedule before {what}", "all", None)
 
-    def rfactor(self, loop: str) -> Self:
+    def rfactor(self, loop: str, first: bool = False) -> Self:
         """Split a reduction in two: partial results per iteration of a loop, then their combination.
 
         Arguments: `loop`, over which a reduction runs; afterwards it carries none, so that it can
-        be parallel or vector. The partial results are a local array `<array>_part`.
+        be parallel or vector. The partial results are a local array `<array>_part`; its last dimension
+        is the loop's, its first one with `first`: the results of one iteration then lie side by side.
         Before -> after: `k: C[i] += f(k)` -> `k.init: C_part[i, k] = 0; k: C_part[i, k] += f(k);
         k.join: C[i] += C_part[i, k]`.
         Refused when: something in the loop looks at a result before it is complete; the loop runs
@@ -202,7 +203,8 @@ class Program(Core):
         """
         loop = self._one(loop)
         self._legal_before(f"rfactor(loop={loop!r})")
-        done = rfactoring.rfactor(self.scop, self.tree, loop)
+        done = rfactoring.rfactor(self.scop, self.tree, loop, first)
         if done.violation is not None:
             raise IllegalSchedule(f"rfactor(loop={loop!r}) is illegal", done.violation, terse=self.terse)
-        return self._step("rfactor", {"loop": loop}, done.tree, scop=done.scop)
+        arguments: dict[str, object] = {"loop": loop} | ({"first": True} if first else {})
+        return self._step("rfactor", arguments, done.tree, scop=done.scop)

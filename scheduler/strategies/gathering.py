@@ -22,9 +22,10 @@ from polyc.poly.tree import Node, loops_around, loops_below
 from polyc.poly.words import first_line
 from polyc.scheduler.cost.gather_forms import CLEARLY, cycles
 from polyc.scheduler.decision import rounded
-from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own, rows_together
+from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own, partial_sums, rows_together
 from polyc.scheduler.questions.coincidence import all_pairs, analyse, ordered_pairs
 from polyc.scheduler.recognition.contraction import recognise
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner, as_one
 from polyc.scheduler.transformations import gathering
 
@@ -113,9 +114,39 @@ def _rows_together(plan: Planner, loop: str, names: Sequence[str], most: int, fi
         return False
     if len(_parallel(made.scop, made.tree, names)) < most:
         return False
+    if _sums_of_blocks(plan, loop, [n for n in names if not _shares_rows(made, loop, n)]):
+        return True
     what = f"loops of their own for what loop {loop} carries"
     return plan.attempt(f"updates in loop {loop}", what,
                         lambda s: s.in_one_check(lambda new: rows_together(new, loop)), **figures)  # fmt: skip
+
+
+def _shares_rows(apart: Schedule, loop: str, name: str) -> bool:
+    """Whether a statement is in the rows that share the loop again, not among the updates that it carries."""
+    head = loops_around(apart.tree, name)[0]
+    carried = analyse(apart.tree, all_pairs(apart.scop, set(head.schedule)))
+    return carried[head.name].parallel
+
+
+def _sums_of_blocks(plan: Planner, loop: str, sums: Sequence[str]) -> bool:
+    """Sums of their own for the rows of each thread, where loops of their own would read large arrays again."""
+    row = plan.member(loop)
+    extent = plan.extent(row)
+    if plan.threads < 2 or extent is None or extent < plan.threads:
+        return False
+    from polyc.scheduler.cost.partial_sums import bytes_of_both, bytes_of_sums  # (a first product does without)
+
+    again = bytes_of_both(plan.scop, sums, [n for n in row.schedule if n not in sums], plan.target)
+    if not again:
+        return False
+    own = bytes_of_sums(plan.scop, sums, plan.threads)
+    subject, rows = f"rows of loop {loop}", -(-extent // plan.threads)
+    figures = {"bytes_read_again": again, "bytes_of_sums": own}
+    if own >= again:
+        plan.decline(subject, "no sums of their own for threads", "they would move more than they save", **figures)
+        return False
+    what = f"sums of their own for each {rows} rows of loop {loop}, in parallel"
+    return plan.attempt(subject, what, partial(partial_sums, loop=loop, rows=rows), **figures)
 
 
 def _scatters(scop: Scop, name: str) -> bool:

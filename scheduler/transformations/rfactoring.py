@@ -64,11 +64,11 @@ class Factored:
     violation: Violation | None = None
 
 
-def rfactor(scop: Scop, tree: Node, loop: str) -> Factored:
+def rfactor(scop: Scop, tree: Node, loop: str, first: bool = False) -> Factored:
     """Both stages for every reduction that `loop` carries in the legal `tree` (see `Schedule.rfactor`)."""
     refuse_dynamic(scop, locate(tree, loop).member, "rfactor")
     for name in _carried(scop, tree, loop):
-        stage = _Stage(scop, tree, locate(tree, loop), scop.statements[name])
+        stage = _Stage(scop, tree, locate(tree, loop), scop.statements[name], first)
         violation = stage.violation()
         scop, tree = stage.scop_and_tree()
         if violation is not None:
@@ -109,6 +109,7 @@ class _Stage:
     tree: Node
     spot: Spot
     update: Statement
+    value_first: bool
 
     # ---- the proof -------------------------------------------------------------------------
 
@@ -167,9 +168,9 @@ class _Stage:
         low, extent = self.range(value)
         part = new_name(self.scop, self.tree, f"{update.array}_part")
         old = self.scop.arrays[update.array]
-        array = Array(part, old.dtype, (*old.shape, extent), "local", span=old.span)
+        array = Array(part, old.dtype, self.with_value(old.shape, extent), "local", span=old.span)
         place = function_expr(value, update.iters, update.domain.intersect_params(self.scop.context))
-        partial = Load(part, (*update.index, minus(place, low)), old.dtype, update.span)
+        partial = Load(part, self.with_value(update.index, minus(place, low)), old.dtype, update.span)
         first, last, space = self.ends(part, low)
         changed = replace(update, array=part, index=partial.index, value=_with_accumulator(update, partial))
         statements = {**self.scop.statements, update.name: changed, first.name: first, last.name: last}
@@ -177,6 +178,10 @@ class _Stage:
         scop = replace(self.scop, arrays=arrays, statements=statements)
         tree = self.placed(first, last, space)
         return replace(scop, tree=program(tree)), tree
+
+    def with_value(self, element: Sequence[Expr], value: Expr) -> tuple[Expr, ...]:
+        """Subscripts, or sizes, of the partial results."""
+        return (value, *element) if self.value_first else (*element, value)
 
     def range(self, value: isl.PwAff) -> tuple[Expr, Expr]:
         """The smallest value of the loop and the number of values up to the largest, in sizes."""
@@ -213,7 +218,7 @@ class _Stage:
                 points = points.project_out(isl.dim_type.set, count + d, 1)
                 del labels[count + d]
         self.in_bounds(touched.range())
-        own = (*index, minus(Var(labels[-1]), low))
+        own = self.with_value(index, minus(Var(labels[-1]), low))
         dtype = scop.arrays[update.array].dtype
         op = update.reduction
         assert op is not None
