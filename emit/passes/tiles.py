@@ -9,7 +9,7 @@ the other version stays general.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import (
@@ -94,8 +94,7 @@ def _rest(condition: Expr, general: Stmt, place: _Place) -> Stmt | None:
         return simplify_stmt(substitute_stmt(general, found), place.ranges)
     if found is not None:
         assert isinstance(condition, Binary)
-        known = map_exprs(general, lambda e: rewrite(e, lambda x: found if x == condition.a else x))
-        return simplify_stmt(known, place.ranges)
+        return _known(general, condition.a, found, place)
     return None
 
 
@@ -105,6 +104,13 @@ def _one_rest(condition: Expr, place: _Place) -> dict[str, Expr] | Expr | None:
         return None
     value = _exception(linear(condition.a) - linear(condition.b), place.ranges)
     return _remainder(condition, place.bounds) if value is None else value
+
+
+def _known(stmt: Stmt, left: Expr, size: Expr, place: _Place) -> Stmt:
+    """`stmt` where an expression has this value."""
+    with_size = map_exprs(stmt, lambda e: rewrite(e, lambda x: size if x == left else x))
+    return simplify_stmt(with_size, place.ranges)
+
 
 
 def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] | None:
@@ -143,6 +149,22 @@ def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
     if not variables(condition.a) <= set(bounds):
         return None
     return const_int(left.const % tile) if nonnegative(left.shift(-1), bounds) else None
+
+
+def _single_row(conditions: Sequence[Expr], general: Stmt, place: _Place) -> tuple[Expr, Stmt] | None:
+    """A partial register tile with one row, and the test for that: a call with one row (a token, a sample) has no other
+    tile. Its sums stay in registers; those of several rows, whose number is not known, do not."""
+    if not any(isinstance(s, Alloc) and s.buffer.space == "register" for s in walk(general)):
+        return None
+    for c in conditions:
+        if not isinstance(c, Binary) or c.op != ">=" or not isinstance(c.b, Const):
+            continue
+        if variables(c.a) <= set(place.ranges):  # of loops alone: no size of the call
+            continue
+        rows = [s for s in walk(general) if isinstance(s, For) and s.kind == "unroll" and c.a in operands(s.hi, "min")]
+        if rows:
+            return Binary("==", c.a, const_int(1), bool_), _known(general, c.a, const_int(1), place)
+    return None
 
 
 def _for_all(loop: For, conditions: list[Expr]) -> list[Expr] | None:
@@ -195,6 +217,11 @@ class _Separator:
                     self.versions(pending, body, rest, place, known),
                 )
         partial = self.slanted(general, place, frozenset(open_) if len(open_) == 1 else frozenset())
+        single = _single_row(open_, general, place) if self.rests else None
+        if single is not None:
+            test, row = single
+            body, pending = self.visit(row, place)
+            partial = If(test, self.versions(pending, body, row, place, known), partial)
         return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), partial)
 
     def slanted(self, stmt: Stmt, place: _Place, broken: frozenset[Expr]) -> Stmt:

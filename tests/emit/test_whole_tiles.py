@@ -9,7 +9,7 @@ import pytest
 from back_ends import ALL, execute
 from parts import in_part
 
-from polyc import dims, empty, f64, grid, inout, op
+from polyc import dims, empty, f32, f64, grid, inout, op
 from polyc.emit import targets
 from polyc.emit.loop_ir.loops import Alloc, For, If, Store, walk
 from polyc.emit.lowering.lower import lower
@@ -103,3 +103,25 @@ def test_tiles_at_the_end_of_any_number_of_columns(backend: str) -> None:
     sums = [x for x in walk(fn.body) if isinstance(x, For) and x.loop == "c"]
     assert sums and not any(isinstance(x, If) for loop in sums for x in walk(loop.body))
     assert not any(isinstance(x, Store) and isinstance(x.value, Select) for loop in sums for x in walk(loop.body))
+
+
+@op
+def product(A: f32[N, 40], B: f32[40, 48]) -> f32[N, 48]:
+    """Any number of rows."""
+    C = empty((N, 48), f32)
+    for i, j in grid(N, 48):
+        C[i, j] = 0.0
+        for k in range(40):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@pytest.mark.parametrize("target", ["cpu", "x86-64-v3", "c"])
+def test_a_tile_with_one_row_keeps_its_sums_in_registers(target: str) -> None:
+    kernel = product.compile(target=target)
+    for rows in (1, 2, 5, 6, 7, 12, 13, 25):
+        a, b = (np.random.default_rng(rows).standard_normal(s).astype(np.float32) for s in ((rows, 40), (40, 48)))
+        np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4, atol=1e-5)
+    text = kernel.source("loops")
+    one = text[text.index("== 1:") :].split("else:", 1)[0]
+    assert "alloc_register" in one and "alloc_local" not in one
