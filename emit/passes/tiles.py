@@ -112,7 +112,6 @@ def _known(stmt: Stmt, left: Expr, size: Expr, place: _Place) -> Stmt:
     return simplify_stmt(with_size, place.ranges)
 
 
-
 def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] | None:
     """The one variable of the form and its one value for which the form is negative."""
     if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
