@@ -215,13 +215,20 @@ class _Separator:
                     self.versions(conditions, fast, general, place, known | {c}),
                     self.versions(pending, body, rest, place, known),
                 )
-        partial = self.slanted(general, place, frozenset(open_) if len(open_) == 1 else frozenset())
-        single = _single_row(open_, general, place) if self.rests else None
-        if single is not None:
-            test, row = single
-            body, pending = self.visit(row, place)
-            partial = If(test, self.versions(pending, body, row, place, known), partial)
+        partial = self.partial(open_, general, place, known)
         return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), partial)
+
+    def partial(
+        self, conditions: list[Expr], general: Stmt, place: _Place, known: frozenset[Expr] = frozenset()
+    ) -> Stmt:
+        """What `general` says, where not all of the conditions hold."""
+        partial = self.slanted(general, place, frozenset(conditions) if len(conditions) == 1 else frozenset())
+        single = _single_row(conditions, general, place) if self.rests else None
+        if single is None:
+            return partial
+        test, row = single
+        body, pending = self.visit(row, place)
+        return If(test, self.versions(pending, body, row, place, known), partial)
 
     def slanted(self, stmt: Stmt, place: _Place, broken: frozenset[Expr]) -> Stmt:
         """`stmt` for partial tiles, with register tiles that an edge cuts computed whole. The `broken` condition does
@@ -283,7 +290,7 @@ class _Separator:
                 pending = whole
             elif back is not None:
                 others = [c for c in pending if c not in own]
-                return If(back.condition, back.loop, self.slanted(loop, place, frozenset())), others
+                return If(back.condition, back.loop, replace(loop, body=self.partial(own, loop.body, place))), others
             else:
                 body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:
