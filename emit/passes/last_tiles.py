@@ -8,7 +8,8 @@
 
 Elements that two tiles have are computed twice, with the same result: what is done for an element must depend on the
 element alone, not on the tile it is in, and the loop must read nothing that it writes, but in buffers that each
-iteration has for itself. Where `W` is a symbol a partial tile would ask for every vector how much of it is left.
+iteration has for itself. Where `W` is a symbol a partial tile would ask for every vector how much of it is left; that
+matters for tiles in registers, which sums add to.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt) -> MovedBack 
     """
     if loop.kind != "serial" or loop.step != 1 or loop.until is not None or loop.lo != const_int(0):
         return None
-    if len(conditions) != 1 or not _again(full_tile):
+    if len(conditions) != 1 or not _again(full_tile) or not _in_registers(full_tile):
         return None
     found = _tile(conditions[0], loop.var)
     if found is None:
@@ -146,6 +147,13 @@ def _again(body: Stmt) -> bool:
         elif isinstance(s, For) and s.until is not None:
             return False
     return not (written - own) & set(_read(body))
+
+
+def _in_registers(body: Stmt) -> bool:
+    """Whether a loop adds to a buffer in registers."""
+    registers = {s.buffer.name for s in walk(body) if isinstance(s, Alloc) and s.buffer.space == "register"}
+    loops = (s for s in walk(body) if isinstance(s, For) and s.kind == "serial")
+    return any(isinstance(s, Store) and s.array in registers for loop in loops for s in walk(loop.body))
 
 
 def _read(body: Stmt) -> Iterator[str]:

@@ -55,14 +55,17 @@ class _Place:
         return _Place(bounds, {**self.ranges, stmt.var: span})
 
 
-def separate_tiles(fn: Function, rests: bool = True) -> Function:
+def separate_tiles(fn: Function, rests: bool = True, again: bool = False) -> Function:
     """Version the subtrees whose unrolled and vector loops have partial tiles.
 
-    `rests`: partial tiles of a constant size get versions of their own.
+    Args:
+        rests: partial tiles of a constant size get versions of their own.
+        again: instances may run twice, where nobody sees it (`last_tiles.py`); else each runs once, as is proved of
+            the loops before.
     """
     shapes = {b.name: b.shape for b in fn.buffers}
     shapes |= {s.buffer.name: s.buffer.shape for s in walk(fn.body) if isinstance(s, Alloc)}
-    return replace(fn, body=_Separator(rests, shapes).top(fn.body, _Place({}, {})))
+    return replace(fn, body=_Separator(rests, again, shapes).top(fn.body, _Place({}, {})))
 
 
 def _whole(stmt: Stmt) -> bool:
@@ -187,8 +190,8 @@ def _for_all(loop: For, conditions: list[Expr]) -> list[Expr] | None:
 
 
 class _Separator:
-    def __init__(self, rests: bool, shapes: Shapes) -> None:
-        self.rests, self.shapes = rests, shapes
+    def __init__(self, rests: bool, again: bool, shapes: Shapes) -> None:
+        self.rests, self.again, self.shapes = rests, again, shapes
 
     def top(self, stmt: Stmt, place: _Place) -> Stmt:
         """Conditions on sizes alone: one version per outermost nest. What a barrier of a GPU is in stays in one
@@ -282,7 +285,7 @@ class _Separator:
             whole = _for_all(loop, pending) if expand else None
             own = [c for c in pending if loop.var in variables(c)]
             back = None
-            if self.rests and not expand and all(_one_rest(c, place) is None for c in own):
+            if self.again and not expand and all(_one_rest(c, place) is None for c in own):
                 from polyc.emit.passes.last_tiles import moved_back  # (of sizes that are symbols)
 
                 back = moved_back(loop, own, _assuming(body, frozenset(own)))

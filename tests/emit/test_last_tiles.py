@@ -13,7 +13,7 @@ from parts import in_part
 
 from polyc import dims, empty, f64, grid, inout, op
 from polyc.emit import targets
-from polyc.emit.loop_ir.loops import For, Let, Store, walk
+from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Let, Store, walk
 from polyc.emit.lowering.lower import lower
 from polyc.emit.passes.last_tiles import moved_back
 from polyc.poly.dtypes import bool_, f32, i64
@@ -123,8 +123,12 @@ def times(n: int, a: Expr) -> Expr:
 )
 def test_what_has_to_hold(loop: For, moves: bool) -> None:
     assert isinstance(loop.body, For)
-    whole = replace(loop.body, hi=const_int(SIZE))
+    summed = For("k", const_int(0), const_int(9), 1, Store("R", (const_int(0),), Load("Z", (Var("k"),), f32)), "serial")
+    tile_buffer = Buffer("R", f32, (const_int(SIZE),), "register")
+    whole = Alloc(tile_buffer, Block((summed, replace(loop.body, hi=const_int(SIZE)))))
     assert (moved_back(loop, [FULL], whole) is not None) is moves
     assert moved_back(replace(loop, kind="parallel"), [FULL], whole) is None
     assert moved_back(loop, [FULL, FULL], whole) is None
     assert moved_back(replace(loop, body=whole), [FULL], whole) is None  # not these are cut
+    in_memory = replace(whole, buffer=replace(tile_buffer, space="local"))
+    assert moved_back(loop, [FULL], in_memory) is None

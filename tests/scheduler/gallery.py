@@ -164,6 +164,12 @@ def shares(A: f32[M, N]) -> f32[M, N]:
 
 
 @op
+def column_sums(A: f32[M, N], W: inout(f32[N])):
+    for r, k in grid(M, N):
+        W[k] += A[r, k]
+
+
+@op
 def running_sums(X: inout(f32[M, N])):
     for i in range(M):
         for j in range(1, N):
@@ -188,6 +194,7 @@ PROGRAMS = {
     "borders": borders,
     "between": between,
     "shares": shares,
+    "column_sums": column_sums,
     "running_sums": running_sums,
     "matmul": matmul,
     "stencil": stencil,
@@ -292,6 +299,8 @@ PROGRAM_GROUP = Group("Schedule programs", (
     Example("interleave_sweeps", "stencil", 'interleave_sweeps(s, "t", sweeps=4)',
             refused='interleave_sweeps(s, "t", skew=1)'),
     Example("gather_sums", "upsampled", 'gather_sums(s, "o")'),
+    Example("partial_sums", "column_sums", 'partial_sums(s, "r", rows=64)',
+            refused='partial_sums(polyc_running_sums, "i", rows=4)'),
     Example("rows_per_block", "norms", 'rows_per_block(s, "i", threads=128)',
             refused='rows_per_block(polyc_stencil, "t")'),
     Example("keep_rows", "shares", 'keep_rows(s, "i", "A", where="N <= 4096")', first='s.bind("i", "block.x")',
