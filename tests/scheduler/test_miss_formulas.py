@@ -132,7 +132,7 @@ def test_the_automatic_order_of_a_product() -> None:
     assert check_all_caches(found, [{"M": 30, "N": 48, "K": 26}], ROOMS) > 1.5
 
 
-@pytest.mark.parametrize("tile", [None, (8, 8)])
+@pytest.mark.parametrize("tile", [None, pytest.param((8, 8), marks=pytest.mark.long)])
 def test_a_stencil(tile: tuple[int, int] | None) -> None:
     s = Schedule.start(jacobi_2d.scop(tsteps=3))
     if tile is not None:
