@@ -25,8 +25,9 @@ from polyc.poly.target import MASKED_STORES
 
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
 
-ALIGNED = 64
 WORD, TOP_BITS = 32, 0x80808080  # of four bytes
+
+ALIGNED = 64
 """Of which the begin of every array that code makes, or a plan places, is a multiple, in bytes."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyc.emit.loop_ir.linear import difference, operands
+from polyc.emit.loop_ir.linear import Linear, difference, linear, operands
 from polyc.emit.loop_ir.loops import For
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr
@@ -38,3 +38,11 @@ def full(loop: For) -> Full | None:
                 conditions += [Binary(">=", x, hi, bool_) for x in highs if x is not hi]
                 best = Full(lo, hi, trip, tuple(conditions))
     return best
+
+
+def not_negative(condition: Expr) -> Linear | None:
+    """What a condition `a >= b` or `a <= b` says is not negative; None for other conditions."""
+    if not isinstance(condition, Binary) or condition.op not in (">=", "<="):
+        return None
+    difference = linear(condition.a) - linear(condition.b)
+    return difference if condition.op == ">=" else difference.scale(-1)

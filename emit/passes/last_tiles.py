@@ -33,7 +33,7 @@ from polyc.emit.loop_ir.loops import (
     walk,
 )
 from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs
-from polyc.emit.passes.bounds import full
+from polyc.emit.passes.bounds import full, not_negative
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.expr import walk as walk_expr
@@ -88,10 +88,9 @@ def _across(body: Stmt, condition: Expr, size: int) -> frozenset[str]:
 
 def _tile(condition: Expr, var: str) -> tuple[int, Linear] | None:
     """Of `room - size * var >= 0`, with a symbol in `room`: the size and the room."""
-    if not isinstance(condition, Binary) or condition.op not in (">=", "<="):
+    form = not_negative(condition)
+    if form is None:
         return None
-    form = linear(condition.a) - linear(condition.b)
-    form = form if condition.op == ">=" else form.scale(-1)
     step = form.coefficient(Var(var))
     room = form - linear(Var(var)).scale(step)
     if step >= -1 or room.is_const or any(var in variables(a) for a, _ in room.terms):

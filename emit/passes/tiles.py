@@ -24,7 +24,7 @@ from polyc.emit.loop_ir.linear import (
 )
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
-from polyc.emit.passes.bounds import full
+from polyc.emit.passes.bounds import full, not_negative
 from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
 from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
@@ -130,15 +130,7 @@ def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] 
 
 def _same(conditions: tuple[Expr, ...], others: frozenset[Expr]) -> bool:
     """Whether both say the same."""
-    return {_difference(c) for c in conditions} == {_difference(c) for c in others}
-
-
-def _difference(condition: Expr) -> Linear | Expr:
-    """What a condition says is not negative."""
-    if not isinstance(condition, Binary) or condition.op not in (">=", "<="):
-        return condition
-    difference = linear(condition.a) - linear(condition.b)
-    return difference if condition.op == ">=" else difference.scale(-1)
+    return {not_negative(c) or c for c in conditions} == {not_negative(c) or c for c in others}
 
 
 def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
@@ -178,9 +170,9 @@ def _for_all(loop: For, conditions: list[Expr]) -> list[Expr] | None:
     found: dict[Expr, None] = {}
     for c in conditions:
         if loop.var in variables(c):
-            if not isinstance(c, Binary) or c.op not in (">=", "<="):
+            form = not_negative(c)
+            if form is None:
                 return None
-            form = linear(c.a) - linear(c.b) if c.op == ">=" else linear(c.b) - linear(c.a)
             slope = form.coefficient(Var(loop.var))
             if any(loop.var in variables(e) and e != Var(loop.var) for e, _ in form.terms):
                 return None

@@ -1,11 +1,11 @@
-"""Tiles that a slanted edge cuts, computed whole.
+"""Tiles that an edge cuts, computed whole.
 
-A register tile on the diagonal of a triangular result has rows of different lengths. The long part of it, the loop of
-its reduction, need not know: it updates each element of the tile from the element itself and from operands, so what it
-makes of elements that nothing else in the tile's life touches is seen by nobody. So it takes the whole tile from memory
-into registers and back, and its loops run over all of it, as long as the operands have these elements; what fills the
-tile and what takes results out of it keeps its bounds. (`whole_lanes.py` does that for the lanes of one
-vector whose mask is a number.)
+A register tile on the diagonal of a triangular result has rows of different lengths; one at the end of a size that is
+a symbol has as many columns as are left. The long part of it, the loop of its reduction, need not know: it updates
+each element of the tile from the element itself and from operands, so what it makes of elements that nothing else in
+the tile's life touches is seen by nobody. So it takes the whole tile from memory into registers and back, and its
+loops run over all of it, as long as the operands have these elements; what fills the tile and what takes results out
+of it keeps its bounds. (`whole_lanes.py` does that for the lanes of one vector whose mask is a number.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether threads that share the rows of a nest should have sums of their own, or loops of their own for the sums.
 
 Counted is what moves in bytes beyond L2: the arrays that both kinds of loops would read, against the sums of each
-thread, which are cleared, copied to a buffer and back, and added up.
+thread, which are cleared, and added to the result in the end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import at_level
 
-PASSES = 6
-"""Over the sums of each thread: cleared, read and written as they are copied to the buffer, and back, then added."""
+PASSES = 4
+"""Over the sums of each thread: cleared, then read and added to the result, which is read and written."""
 NEAR = (None, "l2")
 """Where a second reading costs next to nothing."""
 
