@@ -30,7 +30,7 @@ def prove_domain(scop: Scop, fn: Function, places: Sequence[Executed]) -> None:
         for x in places:
             if x.stmt is not stmt:
                 continue
-            here = isl.Map.from_pw_multi_aff(x.instance).intersect_domain(x.place.points)
+            here = x.relation
             image = here.range()
             if not here.is_injective() or not done.is_disjoint(image):
                 raise WrongLoops("domain", f"{fn.name}: the loops run some instance of {stmt.name} twice")

@@ -77,7 +77,7 @@ def _instances(book: Book, write: bool, elements: isl.Set) -> dict[str, isl.Set]
     for x, use, element in book.users:
         if use.write == write:
             points = element.intersect_range(elements).domain()
-            found = points.apply(isl.Map.from_pw_multi_aff(x.instance))
+            found = points.apply(x.relation)
             name = x.stmt.name
             out[name] = out[name].union(found) if name in out else found
     return out
@@ -89,7 +89,7 @@ def _lifetimes(book: Book) -> dict[tuple[str, bool], isl.Map]:
     depth = len(book.life.loops)
     for x, use, element in book.users:
         t = element.project_out(OUT, depth, element.dim(OUT) - depth)
-        run = isl.Map.from_pw_multi_aff(x.instance).reverse().apply_range(t)
+        run = x.relation.reverse().apply_range(t)
         key = (x.stmt.name, use.write)
         out[key] = out[key].union(run) if key in out else run
     return out

@@ -105,6 +105,8 @@ def prove_order(scop: Scop, fn: Function, places: Sequence[Executed]) -> None:
 
 def _pulled(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map:
     """`pairs` of instances as pairs of loop variables."""
+    if a.instance.n_piece() > 1 or b.instance.n_piece() > 1:
+        return pairs.apply_domain(a.relation.reverse()).apply_range(b.relation.reverse())
     pairs = pairs.preimage_domain_pw_multi_aff(a.instance).preimage_range_pw_multi_aff(b.instance)
     return pairs.intersect_domain(a.place.points).intersect_range(b.place.points)
 

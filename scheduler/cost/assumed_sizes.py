@@ -43,6 +43,21 @@ def likely_extent(scop: Scop, member: Member, stmts: Iterable[str]) -> int | Non
     return None if not ends else max(high for _, high in ends) - min(low for low, _ in ends) + 1
 
 
+def likely_width(scop: Scop, outer: Member, inner: Member) -> int | None:
+    """Iterations of `inner` in one of `outer`, at most and at the assumed sizes (a band moves: its rows are few in each
+    sweep, and many in all); None where these do not decide."""
+    sizes, most = _values(scop), 0
+    for s in inner.schedule:
+        where = scop.statements[s].domain.intersect_params(sizes)
+        times = isl.Map.from_pw_aff(outer.schedule[s].intersect_domain(where)).reverse()
+        rows = times.apply_range(isl.Map.from_pw_aff(inner.schedule[s].intersect_domain(where)))
+        farthest = rows.reverse().apply_range(rows).deltas().dim_max_val(0)
+        if not farthest.is_int():
+            return None
+        most = max(most, int(farthest.to_python()) + 1)
+    return most or None
+
+
 def likely_values(scop: Scop, stmt: Statement, name: str) -> int | None:
     """Values of an iterator that starts at 0, at the assumed sizes; None where these do not decide."""
     place = stmt.iters.index(name)

@@ -36,8 +36,9 @@ FAR = 2.0  # bringing a sweep's rows from far away beside what is done with them
 OVERFULL = 1.3  # the same for rows of a block that fill more than L2 (measured on heat-3d)
 SHORTER = 3  # numbers of sweeps that are compared, each half of the one before
 BLOCK_ROWS = (4, 8, 16, 32, 64)  # that are compared
-MOST_ACROSS = 128  # blocks of the rows: more would be more of the same
+MOST_ACROSS = 128  # blocks of the rows that are looked at: more would be more of the same
 MOST_BLOCKS = 16  # of the sweeps, of which the diagonals are looked at
+LEAST_BUSY = 1.25  # threads with work, on average, that are worth a barrier for each diagonal
 
 TABLE = 32  # rows and columns of a block of a table (16, 32, 64 and 128 by 16 measured on nussinov)
 LEAST_TABLE = 8  # of a block that threads share
@@ -71,7 +72,7 @@ def shared_blocks(
     """The blocks with which threads that share diagonals of them take least time.
 
     Args:
-        sweeps, rows: iterations of the two loops.
+        sweeps, rows: iterations of the two loops, of the second in one of the first.
         row_bytes: what an iteration of the second writes.
         skew: rows by which a block moves with each sweep.
         threads: how many share the blocks of a diagonal.
@@ -92,6 +93,7 @@ def shared_blocks(
 def busy_share(sweeps: int, rows: int, block: tuple[int, int], skew: int, threads: int) -> float:
     """The share of the threads' time in which they work, when they go from diagonal to diagonal together."""
     deep, wide = block
+    rows = min(rows, MOST_ACROSS * wide)
     work: dict[int, list[float]] = {}  # of the blocks of each diagonal
     for b in range(min(-(-sweeps // deep), MOST_BLOCKS)):
         ends = [skew * deep * b, skew * (deep * (b + 1) - 1)]  # first rows of the first sweep and of the last

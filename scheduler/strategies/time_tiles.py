@@ -17,9 +17,10 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Const, variables
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, Sequence, loops_around
-from polyc.scheduler.cost.assumed_sizes import likely_bytes
+from polyc.scheduler.cost.assumed_sizes import likely_bytes, likely_width
 from polyc.scheduler.cost.cache_blocks import (
     CHAINS,
+    LEAST_BUSY,
     LEAST_CHAINS,
     LEAST_SWEEPS,
     MOST_IN_SET,
@@ -89,16 +90,21 @@ def _side_by_side(plan: Planner, members: list[Member]) -> None:
         sweeps //= 2  # (rows of a power of two would push each other out of the cache)
         made = _made(plan, partial(interleave_sweeps, outer=outer.name, sweeps=sweeps)) or made
     blocks = _diagonals(plan, outer, row, _rows_written(plan, [row]), _skew_of(plan, made), sweeps)
-    if blocks is not None:
+    why, figures = "", _figures(blocks)
+    if blocks is not None and blocks.busy * plan.threads < LEAST_BUSY:
+        why, blocks = "the diagonals have too few blocks", None
+    elif blocks is not None:
         by, skew = blocks, _skew_of(plan, made)
         shared = _made(plan, lambda s: interleave_sweeps(s, outer.name, by.sweeps, by.rows, skew, parallel=True))
         if shared is None:
-            plan.decline(subject, "on one thread", "blocks on a diagonal hand values to each other")
-        made, blocks = (made, None) if shared is None else (shared, blocks)
+            why, blocks = "blocks on a diagonal hand values to each other", None
+        made = shared or made
     plan.attempt(
         subject, f"{sweeps} side by side (skewed by {_skew_of(plan, made)}){_on_threads(plan, blocks)}", lambda _: made,
         sweeps=sweeps, skew=_skew_of(plan, made), **_figures(blocks),
     )  # fmt: skip
+    if why:
+        plan.decline(subject, "on one thread", why, **figures)
 
 
 def _crowded(plan: Planner, outer: Member, rows: int) -> bool:
@@ -205,8 +211,10 @@ def _diagonals(
     plan: Planner, outer: Member, row: Member, written: Mapping[str, int] | None, skew: int, longest: int
 ) -> Blocks | None:
     """Blocks that several threads share diagonal by diagonal; None: one thread, or sharing each sweep is better."""
-    sweeps, rows = plan.likely_extent(outer), plan.likely_extent(row)
-    if plan.threads < 2 or sweeps is None or rows is None or written is None:
+    if plan.threads < 2 or written is None:
+        return None
+    sweeps, rows = plan.likely_extent(outer), likely_width(plan.scop, outer, row)
+    if sweeps is None or rows is None:
         return None
     blocks = shared_blocks(sweeps, rows, max(sum(written.values()), 1), skew, plan.threads, plan.target, longest)
     waits = not plan.carried()[row.name].vector

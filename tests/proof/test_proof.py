@@ -280,6 +280,23 @@ def test_what_the_quota_leaves_open_is_noted(monkeypatch: pytest.MonkeyPatch) ->
 L = dims("L")
 
 
+@op
+def band(A: inout(f64[L + 3])):
+    for i in range(L):
+        for j in range(max(i - 2, 0), min(i + 3, L)):
+            A[j + 2] = min(A[j + 2], A[j] - A[L - i] + abs(A[i + 2]))
+
+
+def test_iterators_in_cases_are_one_relation() -> None:
+    """Loops of one iteration each, for which isl has nine cases: the questions are asked of what they are together."""
+    s = Schedule.start(band.scop()).skew("j", "i", 4).tile(["i", "j"], [8, 64]).permute("j.in", "i.in")
+    s = s.skew("j.out", "i.out", 1).interchange("i.out", "j.out").parallel("i.out")
+    fn = build_loops(s.scop, s.tree, "f")
+    (run,) = entry.read_model(s.scop, fn).runs
+    assert run.instance.n_piece() > 1 and run.relation.n_basic_map() == 1
+    prove(s.scop, fn)
+
+
 @op(reassociate=True)
 def histogram(A: f64[L], C: inout(f64[L])):
     for k in range(L):

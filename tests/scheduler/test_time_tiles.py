@@ -71,6 +71,14 @@ def images(A: f64[12, N, N], B: inout(f64[12, N, N]), C: inout(f64[12, N, N])):
                 C[t, k, l] = B[t, k - 1, l - 1] + B[t, k + 1, l + 1]
 
 
+@op
+def band(A: inout(f64[N + 3])):
+    """Five elements of each sweep, one further on than those of the sweep before."""
+    for i in range(N):
+        for j in range(max(i - 2, 0), min(i + 3, N)):
+            A[j + 2] = min(A[j + 2], A[j] - A[N - i] + abs(A[i + 2]))
+
+
 def scheduled(operator: Any, target: Any, threads: int = 1, **sizes: int) -> Schedule:
     scop = operator.scop(**{k: v for k, v in sizes.items() if k == "tsteps"})
     return automatic(specialise(scop, {k: v for k, v in sizes.items() if k in scop.params}), target, threads)
@@ -126,8 +134,8 @@ def test_single_loops_beside_the_nests_are_sunk(threads: int) -> None:
 
 
 SIDE_BY_SIDE = [
-    (seidel_2d.seidel_2d, {"N": 23, "tsteps": 19}, 2),
-    (seidel_2d.seidel_2d, {"N": 14, "tsteps": 3}, 2),
+    (seidel_2d.seidel_2d, {"N": 45, "tsteps": 19}, 2),
+    (seidel_2d.seidel_2d, {"N": 14, "tsteps": 3}, 2),  # (too small for threads)
     (waves, {"N": 40, "tsteps": 21}, 2),
     (table, {"N": 37}, 1),
 ]
@@ -137,9 +145,9 @@ SIDE_BY_SIDE = [
 @pytest.mark.parametrize("operator, sizes, skew", SIDE_BY_SIDE, ids=lambda v: str(v)[:20])
 def test_sweeps_that_wait_run_side_by_side(operator: Any, sizes: dict[str, int], skew: int, threads: int) -> None:
     s = scheduled(operator, SMALL, threads, **sizes)
-    assert outcome(s) == ["done"] and s.trace[0].args["factor"] == skew
+    assert outcome(s)[0] == "done" and s.trace[0].args["factor"] == skew
     assert [m.kind for m in loops_below(s.tree)].count("unroll") == 1
-    assert any(m.kind == "parallel" for m in loops_below(s.tree)) is (threads > 1)
+    assert any(m.kind == "parallel" for m in loops_below(s.tree)) is (threads > 1 and sizes["N"] > 14)
     bits_are_kept(operator, s, threads, sizes)
 
 
@@ -169,6 +177,19 @@ def test_blocks_are_chosen_so_that_threads_have_work() -> None:
         chosen = shared_blocks(500, rows, 16 * rows, 2, threads, target)
         assert chosen.busy >= 0.8 and chosen.time < chosen.shared
     assert busy_share(500, 118, (16, 64), 2, 2) < 0.7 < 0.9 < busy_share(500, 118, (16, 8), 2, 2)
+
+
+def test_a_narrow_band_stays_on_one_thread() -> None:
+    """All its sweeps have many rows together, each has five: a block of them on every diagonal."""
+    s = scheduled(band, targets.get("x86-64-v3"), 2)
+    assert not any(step.name == "parallel" for step in s.trace)
+    assert [d.what for d in s.decisions if d.stage == "sweeps"][1:] == ["on one thread"]
+
+
+def test_rows_without_end_are_looked_at_in_part() -> None:
+    target = targets.get("x86-64-v3")
+    few, many = (shared_blocks(500, n, 8, 2, 2, target) for n in (128 * 64, 1 << 40))
+    assert few == many
 
 
 def test_few_sweeps_are_not_worth_it() -> None:
