@@ -409,7 +409,7 @@ class Parts:
         s = s.split(row_in, rows).split(column_in, columns)
         at = f"{column_in}.out"
         s = s.permute(row, f"{row_in}.out", column, at, step_in, f"{row_in}.in", f"{column_in}.in")
-        s, places = self.whole_tiles(s, update, column, at)
+        s, places = self.whole_blocks(s, update, column, at)
         for place in places:
             s = s.promote(s.scop.statements[update].array, place, "register")
         block = f"{self.step}.out"
@@ -420,23 +420,19 @@ class Parts:
             s = s.unroll(f"{row_in}.in{end}").vectorize(f"{column_in}.in{end}")
         return s.parallel(row) if self.how.shared else s
 
-    def whole_tiles(self, s: Schedule, update: str, column: str, tile: str) -> tuple[Schedule, list[str]]:
-        """The schedule with the tiles that the diagonal cuts in nests of their own, where rows end at columns or the
-        other way round; the loops over tiles."""
+    def whole_blocks(self, s: Schedule, update: str, column: str, tile: str) -> tuple[Schedule, list[str]]:
+        """The schedule with the blocks that the diagonal cuts in nests of their own, where rows end at columns or the
+        other way round; the loops over tiles. (Tiles that it cuts need none: `emit/passes/whole_tiles.py`.)"""
         e, stmt = self.found, s.scop.statements[update]
         own, other = (loop_dim(stmt.domain, stmt.iters.index(i)) for i in (e.column, e.row))
         if stmt.domain.is_subset(own.le_set(other)):
-            ends, suffix = {"first": 0, "last": 1}, ".last"
+            first, last, suffix = 0, 1, ".last"
         elif stmt.domain.is_subset(own.ge_set(other)):
-            ends, suffix = {"first": 1, "last": 0}, ".first"
+            first, last, suffix = 1, 0, ".first"
         else:
             return s, [tile]
-        places = [tile]
-        for loop in (column, tile):  # the blocks on the diagonal, then the tiles on it in these
-            peeled = _peeled_off(s, loop if loop == column else places[-1], **ends)
-            if peeled is not None:
-                s, places = peeled, [*places, f"{places[-1]}{suffix}"]
-        return s, places
+        peeled = _peeled_off(s, column, first, last)
+        return (s, [tile]) if peeled is None else (peeled, [tile, f"{tile}{suffix}"])
 
 
 def _updates(s: Schedule, loop: str) -> bool:
