@@ -145,7 +145,7 @@ def build(function: Function, target: Target, backend: str, report: Report) -> N
             key = cache.make_key("c", text, repr(target), " ".join(cc.FLAGS), cc.find_compiler() or "")
             image, report.cache_hit = cache.cached(key, lambda: cc.build_shared(text), ".so")
         else:
-            key = cache.make_key("llvm", text, repr(target))
+            key = cache.make_key("llvm", text, repr(target), jit.called(text))
             image, report.cache_hit = cache.cached(key, lambda: jit.build_object(text, target))
     report.code_bytes = len(image)
     if not here:

@@ -90,14 +90,31 @@ def _machine_for(text: str, target: Target, level: int) -> Any:
 
 
 def build_object(text: str, target: Target, level: int = 3) -> bytes:
-    """LLVM IR text to the bytes of a relocatable object file.
+    """LLVM IR text to the bytes of a relocatable object file, which needs nothing of a compiler's run time.
 
     Raises:
         BuildError: LLVM does not know the target or refuses the text.
     """
     with _lock:
-        module = optimise(text, target, level)
-        return bytes(_machine_for(text, target, level).emit_object(module))
+        image, more = _emitted(text, target, level), called(text)
+        if more:
+            from polyc.emit.llvm.run_time_calls import calls_run_time
+
+            return _emitted(text + more, target, level) if calls_run_time(image) else image
+        return image
+
+
+def called(text: str) -> str:
+    """The functions that LLVM may call for a text, where the machine has no instruction for halves: more text."""
+    if " half" not in text:
+        return ""
+    from polyc.emit.llvm.run_time_calls import definitions  # few kernels have halves
+
+    return definitions()
+
+
+def _emitted(text: str, target: Target, level: int) -> bytes:
+    return bytes(_machine_for(text, target, level).emit_object(optimise(text, target, level)))
 
 
 def assembly(text: str, target: Target, level: int = 3) -> str:
