@@ -168,17 +168,13 @@ def make_lrn(
 
     @op
     def lrn(X: T[N, C, P]) -> T[N, C, P]:
-        Q = empty((N, C + size - 1, P), T)
         S = empty((N, C, P), T)
         Y = empty((N, C, P), T)
-        for n, c, p in grid(N, C + size - 1, P):
-            Q[n, c, p] = 0
-        for n, c, p in grid(N, C, P):
-            Q[n, c + before, p] = X[n, c, p] * X[n, c, p]
         for n, c, p in grid(N, C, P):
             S[n, c, p] = 0
             for k in range(size):
-                S[n, c, p] += Q[n, c + k, p]
+                if before <= c + k < C + before:
+                    S[n, c, p] += X[n, c + k - before, p] * X[n, c + k - before, p]
             Y[n, c, p] = X[n, c, p] / pow(bias + factor * S[n, c, p], beta)
         return Y
 
