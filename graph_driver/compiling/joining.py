@@ -12,6 +12,7 @@ from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import pack_constants
 from polyc.graph_driver.fusion.ordering import in_best_order
 from polyc.graph_driver.fusion.rearranging import Rearranged
+from polyc.graph_driver.fusion.storing_narrow import store_narrow
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.choose import choose_formats
 from polyc.graph_driver.operators import lookup
@@ -46,6 +47,8 @@ def joined(
         found = _fitting(graph, chosen.groups, room, platform.machine)
     with span("overwriting"):
         found = collapse_groups(_overwritten(graph, found, options))
+        if options.overlapping:
+            found = store_narrow(found)
     with span("constants"):
         found, rearranged = pack_constants(graph, found, platform.machine)
     with span("first rows"):

@@ -1,7 +1,8 @@
 """Operators on f16 and bf16 that compute in f32 and round their results once.
 
 Sums of many terms lose everything in 16 bits, so a builder that calls `need_float` or
-`accumulates` is asked again with f32 operands; operands are cast where they are read, results at the end.
+`accumulates` is asked again with f32 operands; operands are cast where they are read, results where they are written:
+no array holds either in f32, and what was one assignment stays one (it joins other operators as it does in f32).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Tens
 from polyc.graph_driver.operators.registry import scop_of
 from polyc.poly.dtypes import DType, f32
 from polyc.poly.errors import ScopError
+from polyc.poly.expr import loads
 from polyc.poly.rewriting.forward import forward
 from polyc.poly.scop import Scop
 
@@ -48,17 +50,24 @@ def in_f32(builder: Callable[[NodeContext], OperatorScop], ctx: NodeContext) -> 
     parts += [(made.scop, inner), *after]
     result = joined(ctx.op_type.lower(), parts, [n for _, n in made.inputs], made.outputs)
     widened = [inner[name] for _, name in made.inputs if inner[name] != name]
-    return replace(result, scop=_cast_where_read(result.scop, widened), inputs=made.inputs)
+    rounded = [inner[name] for name in made.outputs if inner[name] != name]
+    scop = _without(_without(result.scop, widened), [n for n in rounded if _read_once(result.scop, n)])
+    return replace(result, scop=scop, inputs=made.inputs, pointwise=made.pointwise and len(scop.statements) == 1)
 
 
-def _cast_where_read(scop: Scop, arrays: Sequence[str]) -> Scop:
-    """The Scop without these copies of operands in f32: a cast is cheaper than a whole array of twice the size."""
+def _without(scop: Scop, arrays: Sequence[str]) -> Scop:
+    """The Scop without these arrays in f32: a cast is cheaper than a whole array of twice the size."""
     for array in arrays:
         try:
             scop = forward(scop, array)
-        except ScopError:  # a subscript or bound reads it: the copy stays
+        except ScopError:  # a subscript or bound reads it, or a sum is taken in it: it stays
             continue
     return scop
+
+
+def _read_once(scop: Scop, array: str) -> bool:
+    """Whether only one statement reads the array: its values are computed no more often without it."""
+    return sum(any(x.array == array for x in loads(s.value)) for s in scop.statements.values()) == 1
 
 
 def _widened(info: TensorInfo) -> TensorInfo:

@@ -12,7 +12,7 @@ import polyc
 
 GAIN = 0.7  # of weights drawn for ReLU: with it the sums of residual networks stay in the range of f16
 NEAR = 1e-2
-MOST = 0.65  # more than half: nodes that stay in f32 (LRN), and copies of the f32 inputs in f16
+MOST = 0.505  # half, but for parts of concatenations that do not begin at multiples of the alignment in f16
 
 
 def in_range(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -35,10 +35,12 @@ def test_light_model_in_f16(name: str) -> None:
     found, expected = narrow(feeds), wide(feeds)
     assert real.largest_error(found, expected) < NEAR
     between = [activations(m) for m in (narrow, wide)]
-    assert between[0] <= MOST * between[1]
+    inputs = sum(f.nbytes for f in feeds.values())  # read where they lie in f32; in f16 a cast may be stored
+    assert between[0] <= MOST * (between[1] + inputs)
 
 
 def activations(model: polyc.Model) -> int:
-    """Bytes of all tensors between kernels, without what kernels keep for themselves (which may be in f32)."""
+    """Bytes of all tensors between kernels, without what kernels keep for themselves: that is f32 unless memory counts
+    more than time (`memory="minimal"`), for loops that read a padded copy widen it once and not with each read."""
     scratch = {name for s in model.plan.steps for name in s.scratch}
     return sum(t.size for t in model.plan.lifetimes if t.name not in scratch)

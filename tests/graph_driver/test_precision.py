@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,55 @@ def test_weights_and_activations_are_half_as_large() -> None:
     assert activations(narrow) == activations(wide) / 2 and narrow.plan.peak < 0.8 * wide.plan.peak
     assert narrow.plan.weight_bytes <= 0.6 * wide.plan.weight_bytes
     assert any(note.startswith("f16: ") and "casts" in note for note in narrow.report().notes)
+
+
+def test_a_normalisation_joins_the_product_that_reads_it_as_in_f32() -> None:
+    """One assignment in f32 is one in f16, with its casts: no array of its own in front of the convolution."""
+    rng = np.random.default_rng(9)
+    node, c = helper.make_node, 32
+    weights = {n: rng.uniform(0.5, 1, c).astype(np.float32) for n in ("s", "b", "m", "v")}
+    weights["w"] = (rng.standard_normal((48, c, 1, 1)) / 6).astype(np.float32)
+    model = build(
+        [
+            node("MaxPool", ["x"], ["p"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("BatchNormalization", ["p", "s", "b", "m", "v"], ["n"]),
+            node("Relu", ["n"], ["r"]),
+            node("Conv", ["r", "w"], ["c"]),
+            node("GlobalAveragePool", ["c"], ["g"]),
+            node("Flatten", ["g"], ["y"]),
+        ],
+        {"x": [1, c, 14, 14]}, {"y": [1, 48]}, weights,
+    )  # fmt: skip
+    off = ("affine", "constants")  # which would make the normalisation part of the weights
+    wide, narrow = (polyc.compile_model(model, disable=off, **o) for o in ({}, {"dtype": "f16"}))
+    for m in (wide, narrow):
+        assert any(s.label.startswith("BatchNormalization") and "Conv" in s.label for s in m.plan.steps)
+    assert activations(narrow) <= activations(wide) / 2 + 48 * 2, "the result before its cast"
+    given = feeds(wide, 3)
+    np.testing.assert_allclose(narrow(given)["y"], wide(given)["y"], atol=1e-2)
+
+
+def test_the_smallest_arena_is_half_as_large() -> None:
+    """What kernels keep for themselves is f16, too, where memory counts more than time."""
+    w = (np.random.default_rng(2).standard_normal((64, 64, 3, 3)) / 24).astype(np.float32)
+    chain = ["x", "a", "b", "y"]
+    nodes = [helper.make_node("Conv", [i, "w"], [o], pads=[1] * 4) for i, o in pairwise(chain)]
+    proto = build(nodes, {"x": [1, 64, 40, 40]}, {"y": [1, 64, 40, 40]}, {"w": w})
+    wide, narrow, usual = (
+        polyc.compile_model(proto, **o)
+        for o in ({"memory": "minimal"}, {"dtype": "f16", "memory": "minimal"}, {"dtype": "f16"})
+    )
+    assert all(any(s.scratch for s in m.plan.steps) for m in (wide, narrow)), "padded copies"
+    assert narrow.plan.peak <= wide.plan.peak / 2 < usual.plan.peak
+    given = feeds(wide, 1)
+    np.testing.assert_array_equal(narrow(given)["y"], usual(given)["y"])
+    np.testing.assert_allclose(narrow(given)["y"], wide(given)["y"], atol=1e-2)
+
+
+def test_a_cpu_without_instructions_for_halves() -> None:
+    plain, native = (polyc.compile_model(images(8), dtype="f16", target=t) for t in ("x86-64", "cpu"))
+    given = feeds(native, 5)
+    np.testing.assert_allclose(plain(given)["y"], native(given)["y"], rtol=2e-3)
 
 
 def test_casts_stand_only_between_kinds_and_once_a_tensor() -> None:
