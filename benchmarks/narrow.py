@@ -34,6 +34,7 @@ from polyc.graph_driver.bench import peers
 BLOCK, BITS, PAST = 32, 4, 512
 SHAPES = ((4096, 4096), (4096, 11008))  # summed, columns
 LEVELS = (0, 4)
+F32 = "f32"  # a decoder without narrow weights
 TIMES_L3 = 4
 CONTENDERS = ("polyc", *peers.installed())
 NOT_OPENVINO = "product|decoder|-operators"  # cases whose operators OpenVINO does not read
@@ -84,12 +85,13 @@ def case(name: str) -> tuple[onnx.ModelProto, dict[str, Any], int, int]:
         network, operands = narrow_models.network(*numbers)
         return network, operands, narrow_models.weight_bytes(network), 1
     if kind == "decoder":
-        sizes = Sizes(**{**DECODER.__dict__, "level": int(numbers[0])})
+        sizes = Sizes(**{**DECODER.__dict__, "level": None if numbers[0] == F32 else int(numbers[0])})
         made = build(sizes)
         caches = empty_caches(sizes, 1, PAST + 1)
         rng = np.random.default_rng(1)
         caches = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in caches.items()}
-        feeds = {"ids": np.array([[5]]), "last": np.array([PAST], np.int32), **caches}
+        mask = np.ones((1, PAST + 1), np.int64)
+        feeds = {"ids": np.array([[5]]), "last": np.array([PAST], np.int32), "mask": mask, **caches}
         return made.model, feeds, made.weight_bytes, 1
     inner, columns, rows, level = map(int, numbers)
     size = inner * columns * BITS // 8 + inner // BLOCK * columns * 4
@@ -99,10 +101,10 @@ def case(name: str) -> tuple[onnx.ModelProto, dict[str, Any], int, int]:
 
 
 def cases() -> list[str]:
-    """All, by name: inner size, columns, rows, level; the level of a decoder's products; a network and its form."""
+    """All, by name: inner size, columns, rows, level; a decoder's level, or f32; a network and its form."""
     found = [f"product-{k}-{n}-{rows}-{level}" for rows in (1, 128) for k, n in SHAPES for level in LEVELS]
     networks = [f"network-{name}-{form}" for name, forms in narrow_models.FORMS.items() for form in forms]
-    return [*found, *(f"decoder-{level}" for level in LEVELS), *networks]
+    return [*found, *(f"decoder-{level}" for level in (*LEVELS, F32)), *networks]
 
 
 def contender(who: str, name: str, threads: int) -> dict[str, float]:

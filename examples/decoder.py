@@ -19,7 +19,7 @@ TABLE = 0.1  # of the embeddings: small beside what layers add, lest a token be 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a decoder is built from; `level` is the `accuracy_level` of its products."""
+    """What a decoder is built from; `level` is the `accuracy_level` of its products, None for weights in f32."""
 
     vocabulary: int = 1000
     hidden: int = 256
@@ -29,7 +29,7 @@ class Sizes:
     inner: int = 512
     block: int = 32
     positions: int = 1024
-    level: int = 0
+    level: int | None = 0
 
     @property
     def head(self) -> int:
@@ -65,12 +65,15 @@ class _Builder:
         return result
 
     def product(self, x: str, name: str, columns: int, inner: int) -> str:
-        """A product with random weights of 4 bits."""
+        """A product with random weights of 4 bits, or with what these mean in f32."""
         blocks = inner // self.sizes.block
         codes = self.rng.integers(0, 256, (columns, blocks, self.sizes.block * BITS // 8)).astype(np.uint8)
         scales = (self.rng.random((columns, blocks)) * 0.02 + 0.01).astype(np.float32) * np.float32(16 / inner**0.5)
         whole = np.stack([codes & 15, codes >> 4], -1).reshape(columns, blocks, -1).astype(np.float32) - 8
-        self.made.dequantised[name] = (whole * scales[..., None]).reshape(columns, inner).T
+        self.made.dequantised[name] = weight = (whole * scales[..., None]).reshape(columns, inner).T
+        if self.sizes.level is None:
+            self.made.weight_bytes += weight.nbytes
+            return self.add("MatMul", [x, self.constant(name, np.ascontiguousarray(weight))], f"{name}.result")
         self.made.weight_bytes += codes.nbytes + scales.nbytes
         operands = [x, self.constant(f"{name}.codes", codes), self.constant(f"{name}.scales", scales)]
         return self.add("MatMulNBits", operands, f"{name}.result", "com.microsoft", N=columns, K=inner, bits=BITS,
@@ -102,8 +105,9 @@ class _Builder:
 
 
 def build(sizes: Sizes, seed: int = 0) -> Decoder:
-    """A decoder of random weights: `ids[batch, rows]`, the last of them at the positions `last[batch]`, and caches with
-    `room` for positions to `logits[batch, rows, vocabulary]` and the caches with new rows."""
+    """A decoder of random weights: `ids[batch, rows]`, the last of them at the positions `last[batch]`, `mask[batch,
+    total]` with a column for each position so far, and caches with `room` for more to `logits[batch, rows, vocabulary]`
+    and the caches with new rows."""
     b, z = _Builder(sizes, seed), sizes
     table = b.rng.standard_normal((z.vocabulary, z.hidden)).astype(np.float32) * np.float32(TABLE)
     b.made.dequantised["table"] = table
@@ -112,8 +116,7 @@ def build(sizes: Sizes, seed: int = 0) -> Decoder:
     b.constant("table", table)
     b.constant("cosine", np.cos(angles).astype(np.float32))
     b.constant("sine", np.sin(angles).astype(np.float32))
-    held = b.add("Shape", ["past_key_0"], "held", start=2, end=3)
-    b.add("Cast", [held], "total", to=TensorProto.INT32)
+    b.add("Cast", [b.add("Shape", ["mask"], "columns", start=1, end=2)], "total", to=TensorProto.INT32)
     x = b.add("Gather", ["table", "ids"], "embedded")
     first = b.rng.random(z.hidden).astype(np.float32) + 0.5
     b.made.dequantised["first"] = first
@@ -124,6 +127,7 @@ def build(sizes: Sizes, seed: int = 0) -> Decoder:
     b.add("MatMul", [normed, b.add("Transpose", ["table"], "table.turned", perm=[1, 0])], "logits")
     inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "rows"])]
     inputs.append(helper.make_tensor_value_info("last", TensorProto.INT32, ["batch"]))
+    inputs.append(helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "total"]))
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "rows", z.vocabulary])]
     for k in range(z.layers):
         for kind in ("key", "value"):

@@ -50,7 +50,8 @@ def generate(model: Any, sizes: Sizes, prompt: list[int], tokens: int, choose: C
     out = {name.removeprefix("past_"): array for name, array in caches.items()}
     text, rows, start = list(prompt), list(prompt), time.perf_counter()
     for k in range(tokens):
-        feeds = {"ids": np.array([rows]), "last": np.array([len(text) - 1], np.int32), **caches}
+        mask = np.ones((1, len(text)), np.int64)
+        feeds = {"ids": np.array([rows]), "last": np.array([len(text) - 1], np.int32), "mask": mask, **caches}
         text.append(choose(model(feeds, out=out)["logits"][0, -1]))
         rows = text[-1:]
         if k == 0:

@@ -118,6 +118,10 @@ class Dim:
         """Smallest and largest value of its symbols, as far as they are known from outside."""
         return {}
 
+    def facts(self) -> tuple[Expr, ...]:
+        """What else is known from outside of its symbols, together with others: expressions that are never negative."""
+        return ()
+
     def most(self) -> int | None:
         """The largest value for all sizes, None when there is none or it is not known."""
         return None

@@ -114,6 +114,7 @@ class Builder:
     def __init__(self, params: tuple[str, ...]) -> None:
         self.params = params
         self.ranges: dict[str, tuple[int, int | None]] = {}  # of parameters; otherwise from 1 on
+        self.facts: dict[Expr, None] = {}  # of several parameters: what is never negative
         self.arrays: dict[str, ArrayValue] = {}
         self.root = Block()
         self.block = self.root

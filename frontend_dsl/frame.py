@@ -168,6 +168,7 @@ class Frame:
                 hint = f"only sizes in the shapes of {self.name}'s arguments are known: take it from A.shape"
                 raise self.error(node, f"the size {name} is not known here", hint)
         self.builder.ranges |= dim.ranges()
+        self.builder.facts |= dict.fromkeys(dim.facts())
         expr = tidy(substitute(dim.expr, self.sizes))
         return size_value(expr)
 

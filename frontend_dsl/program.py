@@ -8,7 +8,7 @@ from dataclasses import replace
 import islpy as isl
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, loads
+from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, loads, walk
 from polyc.poly.forms.affine import NotAffine, functions, set_space, to_set
 from polyc.poly.reduction import reads_updated, updates_once
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
@@ -83,7 +83,8 @@ def _not_negative(extent: Expr, context: isl.Set, params: tuple[str, ...]) -> Ex
 
 
 def context_of(builder: Builder) -> isl.Set:
-    """Sizes are in their ranges, by default at least 1; no array has a negative extent.
+    """Sizes are in their ranges, by default at least 1, and as what is known of several says; no array has a negative
+    extent.
 
     Raises:
         DslError: an extent is not affine in the sizes.
@@ -95,6 +96,9 @@ def context_of(builder: Builder) -> isl.Set:
         context = context.intersect(to_set(Binary(">=", Var(p), const_int(low), bool_), space))
         if high is not None:
             context = context.intersect(to_set(Binary("<=", Var(p), const_int(high), bool_), space))
+    for fact in builder.facts:
+        if {e.name for e in walk(fact) if isinstance(e, Var)} <= set(builder.params):
+            context = context.intersect(to_set(Binary(">=", fact, const_int(0), bool_), space))
     for array in builder.arrays.values():
         if array.prefix_shape:
             continue  # expansion: an empty nest needs no storage

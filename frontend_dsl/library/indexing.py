@@ -154,8 +154,9 @@ def make_reverse_sequence(T: DType, I: DType, steps: int, batch: int, inner: int
     return reverse_sequence
 
 
-def make_append(T: DType, batch: Any, groups: int, held: Any, rows: Any, inner: int, room: Any) -> Any:
-    """A cache of `room` positions: the first `J[b]` of `X[b,g,:]`, then the `rows` of `U[b,:,g]`, then zeros.
+def make_append(T: DType, batch: Any, groups: int, held: Any, rows: Any, inner: int, room: Any, used: Any) -> Any:
+    """A cache of `room` positions: the first `J[b]` of `X[b,g,:]`, then the `rows` of `U[b,:,g]`, then zeros, from
+    position `used` on `X` again.
 
     Rows that have no room are an error where accesses are checked.
     """
@@ -166,10 +167,12 @@ def make_append(T: DType, batch: Any, groups: int, held: Any, rows: Any, inner: 
     ) -> T[batch, groups, room, inner]:
         Y = empty((batch, groups, room, inner), T)
         for b, g, s, i in grid(batch, groups, room, inner):
-            if s < held:
+            if s >= held:
+                Y[b, g, s, i] = T(0)
+            elif s < used:
                 Y[b, g, s, i] = X[b, g, s, i] if s < J[b] else T(0)
             else:
-                Y[b, g, s, i] = T(0)
+                Y[b, g, s, i] = X[b, g, s, i]
         for b, g, s, i in grid(batch, groups, rows, inner):
             Y[b, g, position(J[b] + s, room), i] = U[b, s, g, i]
         return Y

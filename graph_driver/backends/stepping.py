@@ -31,7 +31,7 @@ from polyc.graph_driver.execution.execute import Observer
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import aligned_bytes
-from polyc.graph_driver.execution.violations import Records
+from polyc.graph_driver.execution.violations import Records, steps_with_records
 from polyc.graph_driver.planning.plan import Plan, Step, is_record
 from polyc.poly.errors import ArgumentError, BoundsError, BuildError
 from polyc.poly.records import dataclass
@@ -137,7 +137,7 @@ class SteppingExecutor:
         self.plan, self._weights, self._hosts, self._functions = plan, weights, hosts, functions
         self._idle = [aligned_bytes(plan.peak)]
         self._lock = threading.Lock()
-        self._records = Records(plan)
+        self._records = Records(plan, steps_with_records(plan))
 
     @property
     def arena(self) -> np.ndarray:

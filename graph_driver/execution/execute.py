@@ -16,9 +16,9 @@ from polyc.graph_driver.execution.aliasing import check_bound, dead_before, sepa
 from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
-from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
+from polyc.graph_driver.execution.run_memory import Program, Results, RunMemory, Shared, address, aligned_bytes
 from polyc.graph_driver.execution.stopping import Stopping
-from polyc.graph_driver.execution.violations import Records
+from polyc.graph_driver.execution.violations import Records, steps_with_records
 from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.dtypes import BY_NAME
@@ -60,24 +60,29 @@ class NativeExecutor:
         self._stopping = Stopping(plan.peak + plan.weight_bytes)
         self._runtime = runtime
         self._notes = [] if notes is None else notes
-        self._dead: dict[tuple[int, int], str] | None = None
         self.shared = shared = shared or Shared(runtime)
         self._lock, self._turn, self._idle = shared.lock, shared.turn, shared.idle
         if not self._idle:
             self._idle.append(RunMemory(plan, weights, runtime))
-        self._segments = entry.segments(plan)
-        self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
-        self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
+        shared.program = program = shared.program or self._program(symbols)
+        self._native, self._kernels, self._schedule = program.native, program.kernels, program.order
         self._step_sizes: dict[int, ctypes.Array[ctypes.c_int64]] = {}
-        self._records = Records(plan)
-        self._schedule = cut(plan, frozenset()).order
+        self._records = Records(plan, program.records)
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
-        self._all_native = all(s.dtype is not None for s in slots) and not plan.python_steps
+        self._all_native = all(s.dtype is not None for s in slots) and not program.python
         if self._all_native:
             self._wanted = [
                 (n, plan.slots[n], BY_NAME[plan.slots[n].dtype or ""].np, plan.slots[n].shape) for n in plan.inputs
             ]
             self._results = own_results(plan)
+
+    def _program(self, symbols: Mapping[str, int]) -> Program:
+        """Segments and kernels, and what to do in turn: the same at all sizes."""
+        parts = cut(self.plan, frozenset())
+        native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(parts.segments))]
+        kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in self.plan.steps if s.kind == "kernel"}
+        records, python = steps_with_records(self.plan), bool(self.plan.python_steps)
+        return Program(native, kernels, parts.order, records, python)
 
     @property
     def arena(self) -> np.ndarray:
@@ -181,9 +186,9 @@ class NativeExecutor:
         return Bound(self, arrays, given)
 
     def _dead_inputs(self) -> dict[tuple[int, int], str]:
-        if self._dead is None:
-            self._dead = dead_before(self.plan)
-        return self._dead
+        if self.shared.dead is None:
+            self.shared.dead = dead_before(self.plan)
+        return self.shared.dead
 
     def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
         """The inputs, copied where an array of `out=` overlaps them and is written too early."""

@@ -6,14 +6,16 @@ import contextlib
 import ctypes
 import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.memory import ALIGNMENT
-from polyc.graph_driver.planning.plan import Plan, Slot
+from polyc.graph_driver.planning.plan import Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 _zero = ctypes.c_int64(0)
 GOING = ctypes.addressof(_zero)
@@ -33,6 +35,18 @@ def aligned_bytes(size: int) -> np.ndarray:
 def address(array: np.ndarray) -> int:
     """Where the data starts."""
     return int(array.__array_interface__["data"][0])
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is the same at all sizes of a program: native segments, kernels by symbol, what to do in turn, the steps
+    with records of violated accesses, and whether there are steps that need Python."""
+
+    native: Sequence[Callable[[int], None]]
+    kernels: Mapping[str, Callable[..., None]]
+    order: tuple[int, ...]
+    records: Sequence[tuple[Step[int], str]]
+    python: bool
 
 
 class RunMemory:
@@ -61,10 +75,13 @@ class RunMemory:
 
 
 class Shared:
-    """What the runs of one program have in common, at whatever sizes: idle arenas and the turn of the pool."""
+    """What the runs of one program have in common, at whatever sizes: idle arenas and the turn of the pool; which of
+    its inputs die before which output is written, once somebody has asked."""
 
     def __init__(self, runtime: int) -> None:
         self.idle: list[RunMemory] = []
+        self.dead: dict[tuple[int, int], str] | None = None
+        self.program: Program | None = None
         self.lock = threading.Lock()
         self.turn = threading.Lock() if runtime else contextlib.nullcontext()
 

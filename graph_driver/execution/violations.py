@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from polyc.graph_driver.planning.plan import Plan, Step, is_record
@@ -12,21 +14,25 @@ from polyc.poly.violations import DESCRIBED, Violation, described
 class Records:
     """The records in the arena of one plan."""
 
-    def __init__(self, plan: Plan[int]) -> None:
+    def __init__(self, plan: Plan[int], kept: Sequence[tuple[Step[int], str]]) -> None:
+        """`kept` are the steps with records, and these (`steps_with_records`)."""
         self.plan = plan
         self.places = []
-        for step in plan.steps:
-            for name in step.scratch:
-                if is_record(name):
-                    slot = plan.slots[name]
-                    at = slot.place.offset
-                    self.places.append((step, at, at + slot.nbytes // DESCRIBED, at + slot.nbytes))
+        for step, name in kept:
+            slot = plan.slots[name]
+            at = slot.place.offset
+            self.places.append((step, at, at + slot.nbytes // DESCRIBED, at + slot.nbytes))
 
     def check(self, arena: np.ndarray) -> None:
         """Look at them after a run. Raises `BoundsError` for the first step that has something to tell."""
         for step, begin, values, end in self.places:
             if any(arena[begin:values].tolist()):
                 check_record(self.plan, step, arena[begin:end])
+
+
+def steps_with_records(plan: Plan[int]) -> list[tuple[Step[int], str]]:
+    """The steps that record what they access outside, and the records' names."""
+    return [(step, name) for step in plan.steps for name in step.scratch if is_record(name)]
 
 
 def check_record(plan: Plan[int], step: Step[int], record: np.ndarray) -> None:

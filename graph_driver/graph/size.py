@@ -67,6 +67,9 @@ class Home(Protocol):
     def most(self, size: Size) -> int | None:
         """The largest value of a size."""
 
+    def never_negative(self) -> tuple[Expr, ...]:
+        """What is known of several symbols."""
+
     def range_of(self, name: str) -> object:
         """The range of a symbol. Raises `ValueError` for a name that is none."""
 
@@ -131,6 +134,10 @@ class Size(Dim):
             low, high = self.home.bounds(self.home.formula(name))
             found[name] = (low if low is not None else 1, high)
         return found
+
+    def facts(self) -> tuple[Expr, ...]:
+        """The guards of a model that are affine."""
+        return self.home.never_negative()
 
     def most(self) -> int | None:
         """Exact where it is affine."""

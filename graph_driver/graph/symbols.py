@@ -16,6 +16,8 @@ from polyc.poly.records import dataclass
 if TYPE_CHECKING:  # a model that is loaded starts without isl
     import islpy as isl
 
+    from polyc.poly.expr import Expr
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -205,6 +207,15 @@ class Symbols:
         sizes, value = self._affine(size)
         largest = extremes(value.intersect_params(sizes.params()))[1]
         return int(largest.to_python()) if largest.is_int() else None
+
+    def never_negative(self) -> tuple[Expr, ...]:
+        """The affine guards of several symbols as what is never negative in a run (of numbers of one: its range)."""
+        sides: list[Extent] = []
+        for g in self.guards:
+            if g.size.affine:
+                both: dict[str, list[Extent]] = {"<": [-g.size - 1], "=": [g.size, -g.size], ">=": [g.size]}
+                sides += both[g.kind]
+        return tuple(s.expr for s in sides if isinstance(s, Size))
 
     def _affine(self, size: Size) -> tuple[isl.Set, isl.PwAff]:
         """The sizes that a run can have, and an affine size as a function of them."""

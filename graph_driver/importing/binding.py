@@ -24,6 +24,12 @@ def symbol_of(input_name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) 
     return f"{input_name}.{axis}"
 
 
+def names_of(info: onnx.ValueInfoProto) -> list[int | str]:
+    """The sizes that a model gives an input or an output, with the names of those that are none; nothing for what is no
+    tensor, or of no known rank."""
+    return [symbol_of(info.name, axis, d) for axis, d in enumerate(info.type.tensor_type.shape.dim)]
+
+
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 TYPICAL_BATCH = 4
 TYPICAL = (128, 96, 160, 192, 224, 256)

@@ -22,7 +22,7 @@ from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of, sparse_t
 from polyc.graph_driver.importing import bodies, functions, unrolling
 from polyc.graph_driver.importing.annotations import check_annotations, report
 from polyc.graph_driver.importing.attempts import imported
-from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
+from polyc.graph_driver.importing.binding import Binder, Dim, names_of
 from polyc.graph_driver.importing.bound_inputs import bound_values
 from polyc.graph_driver.importing.folding import folded, zeros
 from polyc.graph_driver.importing.functions import has_loops
@@ -31,7 +31,7 @@ from polyc.graph_driver.importing.reading import read, readable
 from polyc.graph_driver.importing.sequences import Sequences
 from polyc.graph_driver.inference import contrib
 from polyc.graph_driver.inference.concrete import check_attribute_types, check_form, infer, type_proto
-from polyc.graph_driver.inference.symbolic import infer_symbolic, is_symbolic
+from polyc.graph_driver.inference.symbolic import infer_symbolic, is_symbolic, sizes_decided
 from polyc.graph_driver.verifying.verify import known_by_import, verify
 from polyc.poly.dtypes import from_numpy
 from polyc.poly.errors import ModelError
@@ -101,6 +101,7 @@ class Walker:
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
+        self.declared = {i.name: names_of(i) for i in (*model.graph.input, *model.graph.output)}
         self.sequences = Sequences(self.graph.constant, self.graph.fresh, opsets.get("", 1))
 
     def run(self, binder: Binder, bound: Mapping[str, np.ndarray]) -> Graph:
@@ -155,8 +156,7 @@ class Walker:
                 continue
             types[i.name] = i.type.tensor_type.elem_type
             if i.type.tensor_type.HasField("shape"):
-                dims = i.type.tensor_type.shape.dim
-                symbols[i.name] = [symbol_of(i.name, axis, d) for axis, d in enumerate(dims)]
+                symbols[i.name] = names_of(i)
             else:
                 symbols[i.name] = None
         for name, shape in binder.bind(symbols).items():
@@ -284,7 +284,10 @@ class Walker:
     def _contributed(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
         """Put the definition of a `com.microsoft` operator in its place."""
         opset = self.graph.opsets.get("", onnx.defs.onnx_opset_version())
-        part = contrib.definition(proto, attributes(proto, what), self.graph.tensors, opset, self.graph.fresh, what)
+        with sizes_decided(self.graph.symbols, what):
+            part = contrib.definition(
+                proto, attributes(proto, what), self.graph.tensors, opset, self.graph.fresh, what, self.declared
+            )
         if part is None:
             return False
         self._body(part, depth)

@@ -5,7 +5,7 @@ The meaning is ONNX Runtime's (its document ContribOperators.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,10 @@ def definition(
     opset: int,
     fresh: Callable[[str], str],
     what: str,
+    declared: Mapping[str, Sequence[int | str]],
 ) -> onnx.GraphProto | None:
     """Nodes and constants that compute what `node` does; None when it has no such definition, or needs none.
+    `declared` are the shapes that the model gives its inputs and outputs.
 
     Raises:
         ModelError: a form of the operator that is not defined here.
@@ -44,7 +46,7 @@ def definition(
     _check_form(node, what)
     if not all(tensors[i].static for i in node.input if i):
         raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
-    body = Body(node.output, opset, fresh)
+    body = Body(node.output, opset, fresh, declared)
     make(body, node, attrs, tensors)
     return body.graph if body.graph.node else None
 
@@ -158,7 +160,7 @@ _FORMS = {
     "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
-    "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
+    "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "GroupQueryAttention": (7, 17, 4),
     **contrib_quantised.FORMS,
 }  # fmt: skip
 

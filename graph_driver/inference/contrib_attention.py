@@ -2,12 +2,13 @@
 
 Row `s` of a call stands at position `past + s`, where `past` is `seqlens_k + 1` less the rows of the call, 0 for a
 first call. The cache is as long as `total_sequence_length` where that is known to be past and rows together; else it
-has room for all positions, and the new rows are written into it.
+has room for all positions, and the new rows are written into it. Of a cache with room the first
+`total_sequence_length` positions are read, where a shape says how many these are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx
 
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.graph.size import Size
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.inference.contrib_body import Body
 from polyc.graph_driver.inference.contrib_language import turn
 from polyc.poly.errors import ModelError
@@ -29,12 +31,14 @@ UNKNOWN_FORMS = (
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Heads, groups of them, elements of a head, rows of the call (a number, or a tensor of one)."""
+    """Heads, groups of them, elements of a head, rows of the call (a number, or a tensor of one; `count` is a formula
+    then)."""
 
     heads: int
     groups: int
     size: int
     rows: Any
+    count: Any
 
 
 def grouped_attention(
@@ -58,7 +62,7 @@ def grouped_attention(
     dtype = tensors[node.input[0]].dtype
     assert dtype is not None
     rows = shape[1] if isinstance(shape[1], int) else body.add("Shape", node.input[0], start=1, end=2)
-    sizes = _Sizes(heads, groups, size, rows)
+    sizes = _Sizes(heads, groups, size, rows, shape[1])
     query, key, value = _operands(body, node, sizes, packed)
     past = _past(body, given["seqlens_k"], rows)
     if attrs.get("do_rotary", 0):
@@ -101,10 +105,14 @@ def _operands(body: Body, node: onnx.NodeProto, sizes: _Sizes, packed: bool) -> 
 
 def _past(body: Body, lengths: str, rows: Any) -> str:
     """Positions before the rows of this call, `[batch, 1]`, i64."""
-    (wide,) = body.several("Cast", [lengths], 1, to=onnx.TensorProto.INT64)
-    last = body.add("Reshape", wide, body.integers(-1, 1))
+    last = body.add("Reshape", _wide(body, lengths), body.integers(-1, 1))
     before = body.add("Sub", body.add("Add", last, body.integers(1)), _tensor(body, rows))
     return body.add("Max", before, body.integers(0))
+
+
+def _wide(body: Body, numbers: str) -> str:
+    """Integers as i64."""
+    return body.several("Cast", [numbers], 1, to=onnx.TensorProto.INT64)[0]
 
 
 def _tensor(body: Body, size: Any) -> str:
@@ -129,27 +137,70 @@ def _counted(body: Body, size: Any) -> str:
 def _cache(
     body: Body, new: str, before: str, past: str, sizes: _Sizes, total: str, tensors: Mapping[str, Tensor], output: int
 ) -> tuple[str, Any]:
-    """The cache with the new rows, `[batch, groups, positions, size]`, which is an output, and how many positions."""
+    """The positions that rows may see of the cache with the new rows, `[batch, groups, positions, size]`, and how many
+    these are. The cache is an output."""
     to = body.outputs[output] if len(body.outputs) > output else ""
     held = (tensors[before].shape or ())[2] if before else 0
     if isinstance(held, int) and held == 0:
         return body.add("Transpose", new, to=to, perm=[0, 2, 1, 3]), sizes.rows
-    grows = _grows(held, tensors[total])
+    used = _count(tensors[total])
+    grows = _grows(held, used, sizes.count, _said(body.declared, before, to))
+    flat = body.add("Reshape", past, body.integers(-1))
+    if not grows and used is not None and used != held:
+        seen: Any = used
+        if not isinstance(used, int):
+            seen = body.add("Reshape", _wide(body, total), body.integers(1))
+        operands = [before, new, flat, _tensor(body, seen)]
+        cache = body.add("AppendToCache", *operands, to=to, domain=DOMAIN, grows=0)
+        return body.add("Slice", cache, body.integers(0), _tensor(body, seen), body.integers(2)), seen
     known = isinstance(held, int) and isinstance(sizes.rows, int)
     length: Any = held + sizes.rows * grows if known else body.add("Shape", before, start=2, end=3)
     if grows and not known:
         length = body.add("Add", length, _tensor(body, sizes.rows))
-    flat = body.add("Reshape", past, body.integers(-1))
     return body.add("AppendToCache", before, new, flat, to=to, domain=DOMAIN, grows=int(grows)), length
 
 
+def _said(declared: Mapping[str, Sequence[int | str]], before: str, after: str) -> bool | None:
+    """Whether the model says of an input and an output of its that the second is longer; None: it says nothing."""
+    shapes = [declared.get(name, ()) for name in (before, after)]
+    if any(len(s) != 4 or str(s[2]) == f"{name}.2" for s, name in zip(shapes, (before, after))):
+        return None
+    return shapes[0][2] != shapes[1][2]
+
+
+def _grows(held: Any, used: Any, rows: Any, said: bool | None) -> bool:
+    """Whether the cache is as long as past and rows together, or has room for more already.
+
+    Where sizes are formulas the model's own words decide, if it has any, and a guard keeps that; else the
+    representative sizes do. Raises `GuardError`: these contradict the words.
+    """
+    home = next((n.home for n in (held, used) if isinstance(n, Size)), None)
+    if used is None or said is None or not isinstance(home, Symbols):
+        return used is not None and bool(used > held)
+    if said:
+        home.require_equal(used, held + rows, "a cache is as long as past and rows")
+    else:
+        home.require_at_least(held - used, 0, "a cache has room for all rows")
+    return said
+
+
+def _count(total: Tensor) -> Any:
+    """`total_sequence_length` as a number or a formula; None where each run has its own."""
+    known = total.sizes if total.sizes is not None else total.const
+    if known is None:
+        return None
+    count = known.reshape(-1)[0]
+    return count if isinstance(count, Size) else int(count)
+
+
 def appended(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-    """The result of `AppendToCache`, polyc's own: a cache, rows `[batch, rows, groups, size]`, how many it holds.
+    """The result of `AppendToCache`, polyc's own: a cache, rows `[batch, rows, groups, size]`, how many it holds; of
+    one with room also how many positions are in use by any row of the batch.
 
     Raises:
         ModelError: these do not fit together.
     """
-    cache, rows, held = (tensors[i] for i in node.input)
+    cache, rows, held = (tensors[i] for i in node.input[:3])
     if not cache.static or not rows.static or len(cache.shape or ()) != 4 or len(rows.shape or ()) != 4:
         raise ModelError(f"{what}: a cache and rows of four axes are needed, not {cache} and {rows}")
     assert cache.shape is not None and rows.shape is not None
@@ -159,16 +210,6 @@ def appended(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> 
     grows = next((a.i for a in node.attribute if a.name == "grows"), 0)
     room = cache.shape[2] + rows.shape[1] * grows
     return {node.output[0]: Tensor(node.output[0], cache.dtype, (*cache.shape[:2], room, cache.shape[3]))}
-
-
-def _grows(held: Any, total: Tensor) -> bool:
-    """Whether the cache is as long as past and rows together, or has room for more already."""
-    known = total.sizes if total.sizes is not None else total.const
-    if known is None:
-        return False
-    count = known.reshape(-1)[0]
-    count = count if isinstance(count, Size) else int(count)
-    return bool(count > held)
 
 
 def _scores(body: Body, query: str, keys: str, sizes: _Sizes, length: Any, scale: str) -> str:

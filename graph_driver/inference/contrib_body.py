@@ -13,10 +13,14 @@ from polyc.graph_driver.graph.ir import Tensor
 
 
 class Body:
-    """A definition in the making: each call of `add` appends a node and names its result."""
+    """A definition in the making: each call of `add` appends a node and names its result. `declared` are the shapes
+    that the model gives its inputs and outputs."""
 
-    def __init__(self, outputs: Sequence[str], opset: int, fresh: Callable[[str], str]) -> None:
-        self.graph, self.opset, self._fresh = onnx.GraphProto(), opset, fresh
+    def __init__(
+        self, outputs: Sequence[str], opset: int, fresh: Callable[[str], str],
+        declared: Mapping[str, Sequence[int | str]],
+    ) -> None:  # fmt: skip
+        self.graph, self.opset, self._fresh, self.declared = onnx.GraphProto(), opset, fresh, declared
         self.outputs = list(outputs)
         self._label, self._count = next(o for o in outputs if o), 0
 

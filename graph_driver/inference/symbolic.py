@@ -6,7 +6,8 @@ and must agree with onnx there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +91,20 @@ def infer_symbolic(
             error.wanted if isinstance(error, GuardError) else None,
         ) from None
     return {o: _shaped(found[o], s, symbols, what) for o, s in zip(node.outputs, shapes) if o}
+
+
+@contextmanager
+def sizes_decided(symbols: Symbols | None, what: str) -> Iterator[None]:
+    """Guards found inside belong to the node `what`, of which a definition takes the place. Raises `NotSymbolic`."""
+    if symbols is None:
+        yield
+        return
+    try:
+        with symbols.at(what):
+            yield
+    except (GuardError, SizeError) as error:
+        wanted = error.wanted if isinstance(error, GuardError) else None
+        raise NotSymbolic(f"{what} cannot keep its sizes symbolic: {error}; give them with --dim", wanted) from None
 
 
 def _wanted(rule: Rule | None, call: Call) -> Guard | None:

@@ -6,7 +6,16 @@ from polyc.frontend_dsl.library import indexing as lib
 from polyc.frontend_dsl.library.movement import make_slice
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
-from polyc.graph_driver.operators.registry import axis_of, constant, data, onnx_operator, optional, product, scop_of
+from polyc.graph_driver.operators.registry import (
+    axis_of,
+    constant,
+    data,
+    onnx_operator,
+    optional,
+    product,
+    scop_of,
+    sizes_of,
+)
 
 
 @onnx_operator("Gather")
@@ -94,7 +103,9 @@ def append_to_cache(ctx: NodeContext) -> OperatorScop:
     """Rows behind those that a cache holds (`inference.contrib_attention` makes this node)."""
     x, rows = data(ctx, 0), data(ctx, 1)
     batch, groups, held, inner = x.shape
-    sizes = (batch, groups, held, rows.shape[1], inner, ctx.outputs[0].shape[2])
+    room = ctx.outputs[0].shape[2]
+    used = sizes_of(ctx, 3, "positions in use") or (room,)
+    sizes = (batch, groups, held, rows.shape[1], inner, room, *used)
     scop = scop_of(lib.make_append, x.dtype, *sizes)
     return OperatorScop(scop, tuple(enumerate("XUJ")), scop.results, False)
 

@@ -142,7 +142,7 @@ def _steps(
     """The steps with what their kernels get of the sizes: from the entry in `params` (-1: nothing) to the next."""
     if len(params) != len(usual.steps):
         raise PlanError("the sizes of some steps are missing")
-    steps: tuple[Step, ...] = usual.steps
+    steps: Sequence[Step] = usual.steps
     ends = sorted([p for p in params if p >= 0] + [at for _, at in copies] + [len(numbers)])
     return tuple(
         replace(step, sizes=tuple(numbers[p : ends[ends.index(p) + 1]])) if p >= 0 else step

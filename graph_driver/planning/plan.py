@@ -17,14 +17,13 @@ Memory classes (`Place.kind`):
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field
-from math import prod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.wording import human
-from polyc.poly.dtypes import BY_NAME
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.violations import RECORD
@@ -34,12 +33,14 @@ if TYPE_CHECKING:  # compiled models of numbers start without formulas
     from polyc.graph_driver.graph.size import Extent
     from polyc.graph_driver.graph.symbols import Symbols
     from polyc.graph_driver.planning.arena import Arena
+    from polyc.graph_driver.planning.at_sizes import Formulas
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
 Gap = tuple[int, int, int, int]
 """Numbers of two arguments of a kernel, and bytes (low, high): the second's begin minus the first's must not lie
 strictly between (`polyc.emit.loop_ir.overlap`)."""
 N = TypeVar("N", bound="Extent")
+T = TypeVar("T")
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
 
 
@@ -94,6 +95,23 @@ class Step(Generic[N]):
         )  # fmt: skip
 
 
+class Later(Sequence[T]):
+    """A sequence that is made when it is first looked at."""
+
+    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Sequence[T]:
+        return self._make()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._made[key]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
 @dataclass(frozen=True)
 class Plan(Generic[N]):
     """`peak` is the arena's size, `bound` what no plan can go below, both in bytes.
@@ -109,17 +127,17 @@ class Plan(Generic[N]):
 
     Of formulas: `symbols` are the sizes that they are made of, `arena` is the order of what lies in the arena, and
     `values` has the elements of the tensors in the table. `peak`, `bound` and `peaks` are those at the representative
-    sizes; there are no `lifetimes`.
+    sizes; there are no `lifetimes`. A plan for other sizes has no `bound`.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     slots: Mapping[str, Slot[N]]
-    steps: tuple[Step[N], ...]
+    steps: Sequence[Step[N]]
     peak: int
     bound: int
     weight_bytes: int
-    lifetimes: tuple[memory.Lifetime, ...] = field(default=())
+    lifetimes: Sequence[memory.Lifetime] = field(default=())
     inside: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     planner: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
@@ -137,24 +155,20 @@ class Plan(Generic[N]):
         """The plan for these values of the symbols (checked by the caller); one of numbers as it is."""
         if self.symbols is None or self.arena is None:
             return cast("Plan[int]", self)
-        shapes = {n: _numbers(s.shape, values) for n, s in self.slots.items() if s.shape is not None}
-        sizes = {n: _bytes(s, shapes.get(n, ())) for n, s in self.slots.items()}
-        offsets, peak = self.arena.place(sizes)
-        starts = list(offsets.values())
-        slots: dict[str, Slot[int]] = {}
-        for name, slot in self.slots.items():
-            place = slot.place
-            if place.kind == "arena":
-                place = Place("arena", 0, starts[place.index] + place.offset)
-            slots[name] = Slot(name, slot.dtype, shapes.get(name), place, sizes[name], slot.layout)
-        lifetimes = self.arena.lifetimes(sizes)
-        unsized: tuple[Step[Any], ...] = self.steps
-        steps = tuple([s.of(_numbers(s.sizes, values)) if s.sizes else s for s in unsized])
+        slots, usual = self._formulas.at(values), values == self.symbols.typical
         return Plan(
-            self.inputs, self.outputs, slots, steps, peak,
-            memory.lower_bound(lifetimes), self.weight_bytes, lifetimes, self.inside, self.planner,
-            self.peaks if values == self.symbols.typical else {}, self.index_limits, self.after, self.external,
+            self.inputs, self.outputs, slots, Later(slots.steps), slots.peak,
+            memory.lower_bound(slots.lifetimes()) if usual else 0, self.weight_bytes, Later(slots.lifetimes),
+            self.inside, self.planner, self.peaks if usual else {}, self.index_limits, self.after, self.external,
         )  # fmt: skip
+
+    @cached_property
+    def _formulas(self) -> Formulas:
+        from polyc.graph_driver.planning.at_sizes import Formulas  # models of numbers have none
+
+        assert self.symbols is not None and self.arena is not None
+        plan: Plan[Any] = self
+        return Formulas(plan, self.arena, list(self.symbols.ranges))
 
     def offset_of(self, lifetime: str) -> int:
         """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
@@ -236,17 +250,6 @@ class Plan(Generic[N]):
 
     def __str__(self) -> str:
         return plan_text(self)
-
-
-def _numbers(sizes: tuple[Extent, ...], values: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple([n if isinstance(n, int) else n.at(values) for n in sizes])
-
-
-def _bytes(slot: Slot[Any], shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor of this shape."""
-    if slot.dtype is None or isinstance(slot.nbytes, int):
-        return int(slot.nbytes)
-    return BY_NAME[slot.dtype].bytes * prod(shape)
 
 
 def numbered(order: Sequence[str], gaps: Sequence[tuple[str, str, int, int]]) -> tuple[Gap, ...]:

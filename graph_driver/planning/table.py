@@ -7,12 +7,13 @@ tensor from an 8-byte boundary on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polyc.graph_driver.planning.at_sizes import Slots, in_table
 from polyc.graph_driver.planning.plan import Place, Plan, Slot
 from polyc.poly.dtypes import BY_NAME
 
@@ -29,11 +30,9 @@ class Table:
         self._plan, self._order = plan, plan.arena.order
         self.sizes: dict[int, int] = {}
         at = 0
-        for k, step in enumerate(plan.steps):
-            count = 1 if step.kind == "copy" else len(step.sizes) if any_formula(step.sizes) else 0
-            if count:
-                self.sizes[k] = at
-                at += count
+        for k, sizes in in_table(plan):
+            self.sizes[k] = at
+            at += len(sizes)
         self.offsets = at
         at += len(self._order)
         self.values: dict[str, int] = {}
@@ -45,11 +44,8 @@ class Table:
 
     def filled(self, plan: Plan[int], values: Mapping[str, int]) -> np.ndarray:
         """The table of `plan`, which is the plan of formulas at these values."""
-        numbers: list[int] = []
-        for k in self.sizes:
-            step = plan.steps[k]
-            numbers += [plan.slots[step.args[0]].nbytes] if step.kind == "copy" else step.sizes
-        numbers += [plan.slots[name].place.offset for name in self._order]
+        assert isinstance(plan.slots, Slots)
+        numbers = plan.slots.table
         table = np.zeros(self.entries, np.int64)
         table[: len(numbers)] = numbers
         for name, at in self.values.items():
@@ -63,8 +59,3 @@ def with_table(plan: Plan) -> dict[str, Slot]:
     """The slots of a plan of formulas with the places of those that lie in the table."""
     at = Table(plan).values
     return {n: replace(s, place=Place("table", 0, 8 * at[n])) if n in at else s for n, s in plan.slots.items()}
-
-
-def any_formula(sizes: Sequence[Extent]) -> bool:
-    """Whether not all of them are numbers."""
-    return not all(isinstance(n, int) for n in sizes)

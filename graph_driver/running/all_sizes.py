@@ -42,6 +42,8 @@ class AllSizes(Running):
         self._bound: OrderedDict[Shapes, Executor] = OrderedDict()
         self._binding = threading.Lock()
         self._latest: Executor | None = None
+        slots = [self._plan.slots[n] for n in self._plan.inputs]
+        self._wanted = [(s.name, None if s.dtype is None else _named(s.shape or ())) for s in slots]
 
     @property
     def built(self) -> Built:
@@ -182,36 +184,29 @@ class AllSizes(Running):
             raise ArgumentError(f"input '{missing[0]}' is missing")
         return tuple(np.shape(inputs[n]) if self._plan.slots[n].dtype else () for n in self._plan.inputs)
 
-    def _check(self, key: Shapes) -> None:
-        """Refuse shapes that contradict the model or each other."""
+    def _check(self, key: Shapes) -> dict[str, int]:
+        """The symbols' values for these shapes. Raises `ArgumentError`: they contradict the model or each other."""
         values: dict[str, tuple[int, str]] = {}
-        for name, shape in zip(self._plan.inputs, key, strict=True):
-            if self._plan.slots[name].dtype is None:
+        for (name, wanted), shape in zip(self._wanted, key, strict=True):
+            if wanted is None:
                 continue
-            wanted = self._shape(name)
-            text = f"[{', '.join(map(str, wanted))}]"
             if len(shape) != len(wanted):
-                raise ArgumentError(f"input '{name}' has shape {list(shape)}, the model was compiled for {text}")
+                raise ArgumentError(
+                    f"input '{name}' has shape {list(shape)}, the model was compiled for {_listed(wanted)}"
+                )
             for axis, (want, given) in enumerate(zip(wanted, shape)):
-                known, origin = (want, "") if isinstance(want, int) else values.get(str(want), (given, ""))
+                known, origin = (want, "") if isinstance(want, int) else values.setdefault(want, (int(given), name))
                 if known != given:
                     where = f" ({want} = {known} in input '{origin}')" if origin else ""
                     raise ArgumentError(
-                        f"input '{name}' has size {given} on axis {axis}, the model was compiled for {text}{where}"
+                        f"input '{name}' has size {given} on axis {axis}, the model was compiled for "
+                        f"{_listed(wanted)}{where}"
                     )
-                if not isinstance(want, int):
-                    values.setdefault(str(want), (given, name))
+        return {n: value for n, (value, _) in values.items()}
 
     def _new(self, key: Shapes) -> Executor:
         """The program for these shapes of the inputs. Raises `ArgumentError`."""
-        self._check(key)
-        sizes = {
-            str(want): int(given)
-            for name, shape in zip(self._plan.inputs, key, strict=True)
-            for want, given in zip(self._shape(name), shape)
-            if isinstance(want, Size)
-        }
-        return self._bind(key, sizes)
+        return self._bind(key, self._check(key))
 
     def _bind(self, key: Shapes, values: Mapping[str, int]) -> Executor:
         self.symbols.check(values)
@@ -223,3 +218,12 @@ class AllSizes(Running):
             while len(self._bound) > KEPT_SIZES:
                 self._bound.popitem(last=False)
         return made
+
+
+def _named(shape: Sequence[Extent]) -> tuple[int | str, ...]:
+    """Sizes as numbers and texts."""
+    return tuple([n if isinstance(n, int) else str(n) for n in shape])
+
+
+def _listed(shape: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

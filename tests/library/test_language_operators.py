@@ -61,7 +61,7 @@ def attention(rows: int, held: int, lengths: list[int], total: int, packed: bool
     batch, heads, groups, size = len(lengths), 4, 2, 16
     wide = (heads + 2 * groups) * size
     cosine, sine = tables(32, size)
-    given: dict[str, np.ndarray | None] = {
+    given: dict[str, Any] = {
         "q": f32(batch, rows, wide if packed else heads * size),
         "k": None if packed else f32(batch, rows, groups * size),
         "v": None if packed else f32(batch, rows, groups * size),
@@ -69,6 +69,9 @@ def attention(rows: int, held: int, lengths: list[int], total: int, packed: bool
         "pv": f32(batch, groups, held, size) if held else None,
         "n": np.array(lengths, np.int32) - 1, "t": np.array([total], np.int32), "c": cosine, "s": sine,
     }  # fmt: skip
+    for name in ("pk", "pv"):  # what lies behind `total` stays as it is; ONNX Runtime's is 0 in another array
+        if held:
+            given[name][:, :, total:] = 0
     if not attrs.get("do_rotary"):
         given = {n: v for n, v in given.items() if n not in ("c", "s")}
     check("GroupQueryAttention", given, 3, weights=("t",), num_heads=heads, kv_num_heads=groups, **attrs)
@@ -118,3 +121,67 @@ def test_a_cache_with_room_is_updated_where_it_lies(free: bool) -> None:
             np.testing.assert_allclose(got[f"o{k}"], expected, rtol=1e-4, atol=1e-5)
         assert got["o1"] is feeds["pk"] and got["o2"] is feeds["pv"]
     assert not [n for n in compiled.report().notes if "copied" in n]
+
+
+def masked_attention(heads: int, groups: int, size: int, after: str) -> Any:
+    """`GroupQueryAttention` as exporters write it: a mask has as many columns as positions are in use. `after` is the
+    length of the caches that it makes: `total`, or `room` as the ones before."""
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["columns"], start=1, end=2),
+        helper.make_node("Cast", ["columns"], ["total"], to=TensorProto.INT32),
+        helper.make_node("ReduceSum", ["mask", "one"], ["count"], keepdims=0),
+        helper.make_node("Sub", ["count", "one"], ["before"]),
+        helper.make_node("Cast", ["before"], ["n"], to=TensorProto.INT32),
+        helper.make_node("GroupQueryAttention", ["q", "k", "v", "pk", "pv", "n", "total"], ["y", "nk", "nv"],
+                         domain="com.microsoft", num_heads=heads, kv_num_heads=groups),
+    ]  # fmt: skip
+    cache = ["batch", groups, "room", size]
+    floats = {"q": ["batch", "rows", heads * size], "k": ["batch", "rows", groups * size]}
+    floats |= {"v": floats["k"], "pk": cache, "pv": cache}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in floats.items()]
+    inputs.append(helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "total"]))
+    results = {"y": floats["q"], "nk": ["batch", groups, after, size], "nv": ["batch", groups, after, size]}
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in results.items()]
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [one])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def test_of_a_cache_with_room_what_is_in_use_is_read_and_written() -> None:
+    """Behind the mask's columns the cache stays as it is, also where it is no number."""
+    heads, groups, size, room, batch = 4, 2, 16, 40, 2
+    model = masked_attention(heads, groups, size, "room")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    compiled = polyc.compile_model(model, threads=1, symbolic=True)
+    feeds: dict[str, Any] = {n: np.full((batch, groups, room, size), np.nan, np.float32) for n in ("pk", "pv")}
+    lengths = np.zeros(batch, np.int64)
+    for rows in ([3, 3], [1, 1], [1, 0], [1, 0], [1, 1]):
+        count = max(rows)
+        before, lengths = lengths, lengths + rows
+        total = int(lengths.max())
+        feeds |= {"q": f32(batch, count, heads * size), "k": f32(batch, count, groups * size)}
+        feeds |= {"v": f32(*feeds["k"].shape), "mask": (np.arange(total) < lengths[:, None]).astype(np.int64)}
+        given = {**feeds, **{n: np.nan_to_num(feeds[n]) for n in ("pk", "pv")}}
+        want = session.run(None, given)
+        got = compiled(feeds, out={"nk": feeds["pk"], "nv": feeds["pv"]})
+        np.testing.assert_allclose(got["y"], want[0], rtol=1e-4, atol=1e-5, err_msg=f"{before} + {rows}")
+        for name, expected in zip(("nk", "nv"), want[1:], strict=True):
+            np.testing.assert_allclose(got[name][:, :, :total], expected[:, :, :total], rtol=1e-6)
+            assert np.isnan(got[name][:, :, total:]).all()
+    assert not [n for n in compiled.report().notes if "copied" in n]
+
+
+def test_a_cache_that_grows_is_as_long_as_its_mask() -> None:
+    """Past, rows and mask of free sizes: the names of the caches' sizes say that one is longer than the other."""
+    heads, groups, size = 4, 2, 16
+    model = masked_attention(heads, groups, size, "total")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    compiled = polyc.compile_model(model, threads=1, symbolic=True)
+    for batch, past, rows in ((1, 3, 2), (2, 5, 1), (1, 6, 4)):
+        feeds = {"q": f32(batch, rows, heads * size), "mask": np.ones((batch, past + rows), np.int64)}
+        feeds |= {n: f32(batch, rows, groups * size) for n in ("k", "v")}
+        feeds |= {n: f32(batch, groups, past, size) for n in ("pk", "pv")}
+        got, want = compiled(feeds), session.run(None, feeds)
+        for name, expected in zip(("y", "nk", "nv"), want, strict=True):
+            np.testing.assert_allclose(got[name], expected, rtol=1e-4, atol=1e-5, err_msg=f"{past} + {rows}")
