@@ -31,7 +31,8 @@ from polyc.graph_driver.compiling.stages import plan_graph
 from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.options import CompileOptions
-from polyc.graph_driver.planning.plan import Plan, Slot, Step, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import BuildError, ModelError
 from polyc.poly.violations import DESCRIBED

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.report import Report
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step, is_record, numbered
+from polyc.graph_driver.planning.plan import Plan, is_record, numbered
+from polyc.graph_driver.planning.slots import Place, Slot, Step
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 

@@ -22,7 +22,8 @@ from polyc.graph_driver.artifacts.c_export import identifier
 from polyc.graph_driver.backends.cpu_code import NativeCode
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.memory import aligned
-from polyc.graph_driver.planning.plan import Plan, Slot, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Slot
 from polyc.poly.errors import BuildError, ModelError
 from polyc.poly.violations import DESCRIBED
 

@@ -32,7 +32,8 @@ from polyc.graph_driver.execution.frame import Frame, check_inputs, check_output
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.execution.violations import Records, steps_with_records
-from polyc.graph_driver.planning.plan import Plan, Step, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.errors import ArgumentError, BoundsError, BuildError
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop

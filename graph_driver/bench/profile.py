@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import islpy as isl
 
 from polyc.graph_driver.bench.calibration import this_machine
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.expr import Binary, Call, walk
 from polyc.poly.records import dataclass

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.planning.plan import Plan, Step, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Step
 
 if TYPE_CHECKING:
     from polyc.graph_driver.running.model import Model

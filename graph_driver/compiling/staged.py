@@ -38,7 +38,8 @@ from polyc.graph_driver.operators.fixed_order import in_fixed_order
 from polyc.graph_driver.operators.pieces import Piece, translate
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.planning.build import memory_of
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.binding import evaluate
 from polyc.poly.errors import ModelError, PolycError, ScopError

@@ -17,7 +17,8 @@ from collections.abc import Collection, Sequence
 
 from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
 from polyc.graph_driver.planning.at_sizes import any_formula
-from polyc.graph_driver.planning.plan import Place, Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Place, Step
 from polyc.graph_driver.planning.table import Table
 
 RUNTIME, ARENA, WEIGHTS, STOP, FIRST_INPUT = 0, 1, 2, 3, 4

@@ -24,7 +24,8 @@ from polyc.graph_driver.execution.frame import Frame, check_inputs, check_output
 from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.execution.violations import check_record
 from polyc.graph_driver.memory.lifetimes import aligned
-from polyc.graph_driver.planning.plan import Plan, Slot, Step, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.graph_driver.rematerialising.dynamic import HEURISTICS, Runtime
 from polyc.graph_driver.rematerialising.program import Step as Task
 from polyc.poly.errors import ArgumentError

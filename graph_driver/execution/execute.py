@@ -20,7 +20,8 @@ from polyc.graph_driver.execution.run_memory import Program, Results, RunMemory,
 from polyc.graph_driver.execution.stopping import Stopping
 from polyc.graph_driver.execution.violations import Records, steps_with_records
 from polyc.graph_driver.graph.limits import check_memory
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.parts import Parts

@@ -9,7 +9,8 @@ import numpy as np
 
 from polyc.graph_driver.execution.aliasing import arrays_in, check_apart, owned
 from polyc.graph_driver.execution.run_memory import address
-from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
 from polyc.poly.host_arrays import as_array, lends

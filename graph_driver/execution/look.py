@@ -11,7 +11,7 @@ from polyc.graph_driver.execution.parts import chosen_steps
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.ir import Node
 from polyc.graph_driver.host.reference import HostNode
-from polyc.graph_driver.planning.plan import Step
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:

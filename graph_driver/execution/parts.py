@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.errors import ArgumentError
 from polyc.poly.records import dataclass
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.memory import ALIGNMENT
-from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass

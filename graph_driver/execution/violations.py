@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyc.graph_driver.planning.plan import Plan, Step, is_record
+from polyc.graph_driver.planning.plan import Plan, is_record
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.errors import BoundsError
 from polyc.poly.violations import DESCRIBED, Violation, described
 

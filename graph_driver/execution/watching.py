@@ -12,7 +12,7 @@ from polyc.poly.records import dataclass
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.executor import Look
-    from polyc.graph_driver.planning.plan import Step
+    from polyc.graph_driver.planning.slots import Step
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Level, Machine, Prediction, at_level, predict
 from polyc.scheduler.cost.work import work_of

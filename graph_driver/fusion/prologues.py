@@ -20,6 +20,7 @@ from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.decisions import Decision
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.size import evaluate
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly.budgets import STEP, scaled
@@ -126,10 +127,11 @@ def _joined(
         with quota(scaled(STEP)):
             scop, alias, outside = joined_scop(merged)
             constants = frozenset(alias[n] for n in outside if graph.tensors[n].const is not None)
+            sizes = _usual(graph, scop)
             for name in [*first.forwarded, *inside]:
-                _check_cost(scop, alias[name], name)
+                _check_cost(scop, alias[name], name, sizes)
                 scop = forward(scop, alias[name])
-            reason, layout = _place(scop, alias[tensor], tensor, constants, machine)
+            reason, layout = _place(scop, alias[tensor], tensor, constants, machine, sizes)
             if layout is None:
                 merged.forwarded.insert(len(first.forwarded) + len(inside), tensor)
                 scop = forward(scop, alias[tensor])
@@ -167,7 +169,7 @@ def label(cluster: Cluster) -> str:
 
 
 def _place(
-    scop: Scop, array: str, tensor: str, constants: frozenset[str], machine: Fusing
+    scop: Scop, array: str, tensor: str, constants: frozenset[str], machine: Fusing, sizes: Mapping[str, int]
 ) -> tuple[str, Layout | None]:
     """Why the array may go, and the layout of its panels if it is to be stored in some.
 
@@ -179,7 +181,7 @@ def _place(
         None,
     )
     if contraction is None:
-        return _check_cost(scop, array, tensor), None
+        return _check_cost(scop, array, tensor, sizes), None
     free = isinstance(writer_of(scop, array).value, Load) if machine.copies_panels else not work_of(scop, array)
     after = forward(scop, array) if free else None
     direct = None if after is None else recognise(after.statements[contraction.update.name])
@@ -188,15 +190,15 @@ def _place(
     target = machine.cpu
     plan = None if target is None else plan_tile(scop, contraction, target, constants)
     if plan is None or target is None:
-        raise ScopError(f"a contraction reads each element {reads_per_element(scop, array):.0f} times")
+        raise ScopError(f"a contraction reads each element {reads_per_element(scop, array, sizes):.0f} times")
     if after is not None and direct is not None:
         best = plan_tile(after, direct, target, constants)
         if best is not None and best.score >= TILE_LOSS * plan.score:
             return "the contraction reads the source directly, its register tile is as good", None
     layout = _panels(plan, array, target)
     if layout is None:
-        raise ScopError(f"the contraction reads each element {reads_per_element(scop, array):.0f} times, "
-                        "and not in panels")  # fmt: skip
+        times = reads_per_element(scop, array, sizes)
+        raise ScopError(f"the contraction reads each element {times:.0f} times, and not in panels")
     return "written straight into the panels that the contraction reads", layout
 
 
@@ -212,9 +214,15 @@ def _panels(plan: TilePlan, array: str, target: Target) -> Layout | None:
     return in_panels(len(load.index), last, width)
 
 
-def _check_cost(scop: Scop, array: str, tensor: str) -> str:
+def _usual(graph: Graph, scop: Scop) -> dict[str, int]:
+    """The representative values of the parameters."""
+    symbols = graph.symbols
+    return {} if symbols is None else {p: evaluate(symbols.formula(p), symbols.typical) for p in scop.params}
+
+
+def _check_cost(scop: Scop, array: str, tensor: str, sizes: Mapping[str, int]) -> str:
     """Why computing the array where it is read is worth it. Raises `ScopError` when it is not."""
-    reads, work = reads_per_element(scop, array), work_of(scop, array)
+    reads, work = reads_per_element(scop, array, sizes), work_of(scop, array)
     if (reads - 1) * work > MEMORY_TRIP:
         raise ScopError(
             f"'{tensor}' would be computed {reads:.3g} times an element at {work:g} operations each, "

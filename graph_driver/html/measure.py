@@ -11,7 +11,7 @@ from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.executor import Look
-    from polyc.graph_driver.planning.plan import Step
+    from polyc.graph_driver.planning.slots import Step
     from polyc.graph_driver.running.model import Model
 
 SECONDS = 1.0  # of runs, at least

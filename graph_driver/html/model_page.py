@@ -13,7 +13,8 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.html.layers import drawn
 from polyc.graph_driver.memory import aligned
 from polyc.graph_driver.passes.precision import is_added_cast
-from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot, Step
 
 if TYPE_CHECKING:
     from polyc.graph_driver.fusion.joined import Group

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.graph.size import Extent, Quotient
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.graph_driver.planning.slots import Place, Slot, Step
 
 if TYPE_CHECKING:
     from polyc.graph_driver.memory import Lifetime
@@ -23,18 +23,20 @@ Numbers = tuple[int, ...]
 class Formulas:
     """All formulas of a plan, to be evaluated at once."""
 
-    def __init__(self, plan: Plan[Extent], arena: Arena, names: list[str]) -> None:
+    def __init__(
+        self, slots: Mapping[str, Slot[Any]], steps: Sequence[Step[Any]], arena: Arena, names: list[str]
+    ) -> None:
         """`names` are the symbols."""
-        self.slots, self.steps, self.arena = plan.slots, plan.steps, arena
+        self.slots, self.steps, self.arena = slots, steps, arena
         self._place: dict[Extent, int] = {}
         self._names = names
-        self._bytes = self._some([plan.slots[n].nbytes for n in arena.order])
-        self._table = self._some([n for _, sizes in in_table(plan) for n in sizes])
-        self._shapes = {n: self._some((s.nbytes, *(s.shape or ()))) for n, s in plan.slots.items()}
-        self._sizes = [self._some(s.sizes) if any_formula(s.sizes) else None for s in plan.steps]
+        self._bytes = self._some([slots[n].nbytes for n in arena.order])
+        self._table = self._some([n for _, sizes in in_table(slots, steps) for n in sizes])
+        self._shapes = {n: self._some((s.nbytes, *(s.shape or ()))) for n, s in slots.items()}
+        self._sizes = [self._some(s.sizes) if any_formula(s.sizes) else None for s in steps]
         self._function = _compiled(list(self._place), names)
         self.fixed: dict[str, Slot[Any]] = {
-            n: s for n, s in plan.slots.items()
+            n: s for n, s in slots.items()
             if s.place.kind != "arena" and not any_formula((s.nbytes, *(s.shape or ())))
         }  # fmt: skip
 
@@ -64,8 +66,7 @@ class Formulas:
 
     def numbered_steps(self, found: Numbers) -> tuple[Step[int], ...]:
         """The steps with their sizes."""
-        steps: Any = self.steps
-        return tuple([s if some is None else s.of(some(found)) for s, some in zip(steps, self._sizes)])
+        return tuple([s if some is None else s.of(some(found)) for s, some in zip(self.steps, self._sizes)])
 
     def lifetimes(self, found: Numbers) -> tuple[Lifetime, ...]:
         """What lies in the arena, with its bytes."""
@@ -104,11 +105,11 @@ class Slots(Mapping[str, "Slot[int]"]):
         return self._formulas.lifetimes(self._found)
 
 
-def in_table(plan: Plan[Extent]) -> Iterator[tuple[int, tuple[Extent, ...]]]:
+def in_table(slots: Mapping[str, Slot[Any]], steps: Sequence[Step[Any]]) -> Iterator[tuple[int, tuple[Extent, ...]]]:
     """The steps, by number, whose sizes a run reads in its table: what a kernel gets, or how many bytes are copied."""
-    for k, step in enumerate(plan.steps):
+    for k, step in enumerate(steps):
         if step.kind == "copy":
-            yield k, (plan.slots[step.args[0]].nbytes,)
+            yield k, (slots[step.args[0]].nbytes,)
         elif any_formula(step.sizes):
             yield k, step.sizes
 

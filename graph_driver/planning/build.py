@@ -19,7 +19,8 @@ from polyc.graph_driver.planning.arena import Arena, stacked
 from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of, why_elsewhere
 from polyc.graph_driver.planning.dying import allowed
 from polyc.graph_driver.planning.index_limits import index_limits
-from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record, numbered
+from polyc.graph_driver.planning.plan import Abi, Plan, is_record, numbered
+from polyc.graph_driver.planning.slots import Place, Slot, Step
 from polyc.graph_driver.planning.table import with_table
 from polyc.poly.expr import const_int, substitute
 from polyc.poly.json_io import load_expr

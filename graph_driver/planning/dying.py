@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 from polyc.graph_driver import memory
-from polyc.graph_driver.planning.plan import Gap, Step, is_record
+from polyc.graph_driver.planning.plan import Gap, is_record
+from polyc.graph_driver.planning.slots import Step
 
 Touch = tuple[int, int, int]
 """Number of an argument, first byte in its memory, and the byte after the last."""

@@ -11,7 +11,8 @@ from polyc.graph_driver.graph.size import Extent, Size, from_data, to_data
 from polyc.graph_driver.graph.symbols import Guard, Symbols
 from polyc.graph_driver.memory import PlanError
 from polyc.graph_driver.planning.arena import Arena, maximum_text
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Place, Slot, Step
 from polyc.graph_driver.planning.table import Table, with_table
 from polyc.graph_driver.planning.tasks import before
 from polyc.graph_driver.planning.verify_plan import closure

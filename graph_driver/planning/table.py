@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyc.graph_driver.planning.at_sizes import Slots, in_table
-from polyc.graph_driver.planning.plan import Place, Plan, Slot
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Place, Slot
 from polyc.poly.dtypes import BY_NAME
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Table:
         self._plan, self._order = plan, plan.arena.order
         self.sizes: dict[int, int] = {}
         at = 0
-        for k, sizes in in_table(plan):
+        for k, sizes in in_table(plan.slots, plan.steps):
             self.sizes[k] = at
             at += len(sizes)
         self.offsets = at

@@ -18,7 +18,8 @@ from polyc.graph_driver.graph.wording import human
 
 if TYPE_CHECKING:
     from polyc.graph_driver.planning.arena import Arena
-    from polyc.graph_driver.planning.plan import Plan, Step
+    from polyc.graph_driver.planning.plan import Plan
+    from polyc.graph_driver.planning.slots import Step
 
 WINDOWS = (12, 4, 1)
 """Steps farther apart than this are not kept independent: what a branch needs would live through the whole plan.

@@ -6,7 +6,8 @@ from bisect import bisect_left
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES
-from polyc.graph_driver.planning.plan import Plan, Slot
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.rewriting.stored import is_layout, laid_out_shape
 

@@ -20,7 +20,7 @@ from polyc.poly.errors import BuildError, ModelError
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.run_memory import RunMemory
-    from polyc.graph_driver.planning.plan import Step
+    from polyc.graph_driver.planning.slots import Step
     from polyc.graph_driver.running.model import Model
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import islpy as isl
 
 from polyc.poly.access import accesses
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.rewriting.forward import writer_of
+from polyc.poly.rewriting.specialise import fix_params
 from polyc.poly.scop import Scop
 
 DIVISION = 4.0
@@ -73,21 +76,23 @@ def _moves(e: Expr, lane: str) -> bool:
     return any(isinstance(v, Var) and v.name == lane for v in walk(e))
 
 
-def reads_per_element(scop: Scop, array: str) -> float:
-    """How often an element of the local array is read, on average (box counts; sizes are constant).
+def reads_per_element(scop: Scop, array: str, sizes: Mapping[str, int]) -> float:
+    """How often an element of the local array is read, on average (box counts), where the parameters are `sizes`.
 
     Raises:
-        ScopError: the sizes are symbolic.
+        ScopError: the number depends on a parameter that has no size.
     """
     written, read = 0, 0
     for a in accesses(scop):
         if a.array == array:
-            count = _box(a.map.domain())
+            count = _box(fix_params(a.map.domain(), sizes))
             written, read = (written + count, read) if a.write else (written, read + count)
     return read / written if written else 0.0
 
 
 def _box(s: isl.Set) -> int:
+    if s.is_empty():
+        return 0
     total = 1
     for k in range(s.dim(isl.dim_type.set)):
         low, high = s.dim_min_val(k), s.dim_max_val(k)

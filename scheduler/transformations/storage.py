@@ -244,7 +244,8 @@ def _held_by_blocks(scop: Scop, array: str, loops: list[Member]) -> bool:
         loop, subscript = values(m.schedule[a.stmt]), to_pw_aff(a.load.index[d], a.map.get_space().domain())
         if loop is None or loop.kind == "remainder" or not subscript.isa_aff():
             return None
-        return loop.block if subscript.as_aff().sub(loop.base).is_cst() else None
+        base = loop.base.align_params(subscript.get_space())  # a joined Scop has its parameters in several orders
+        return loop.block if subscript.as_aff().align_params(base.get_space()).sub(base).is_cst() else None
 
     def held(d: int, m: Member) -> bool:
         blocks = {block(a, d, m) for a in found}

@@ -12,7 +12,8 @@ from onnx import helper
 import polyc
 from polyc.graph_driver import memory
 from polyc.graph_driver.checking.poison import differs, poisoned_run
-from polyc.graph_driver.planning.plan import Place, Plan
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Place
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import ArgumentError, BuildError, OptionError
 

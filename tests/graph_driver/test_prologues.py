@@ -11,9 +11,13 @@ import pytest
 from compared import checked, feeds_of, labels, node
 from tiny_models import model_of
 
+from polyc.emit import targets
+from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes import manager
+from polyc.poly.tree import promotions_below
+from polyc.scheduler.strategies.auto import automatic
 
 rng = np.random.default_rng(5)
 
@@ -132,7 +136,7 @@ def random_model(seed: int) -> onnx.ModelProto:
         weights[name] = value
         return name
 
-    def gauss(*shape: int) -> np.ndarray:
+    def weight(*shape: int) -> np.ndarray:
         return (0.4 * local.standard_normal(shape)).astype(np.float32)
 
     current = "x"
@@ -142,13 +146,13 @@ def random_model(seed: int) -> onnx.ModelProto:
         if kind <= 2:
             current = add(pick.choice(UNARY), [current], [n, c, h, w])
         elif kind == 3:
-            current = add(pick.choice(("Add", "Mul")), [current, const(gauss(c, 1, 1))], [n, c, h, w])
+            current = add(pick.choice(("Add", "Mul")), [current, const(weight(c, 1, 1))], [n, c, h, w])
         elif kind == 4:
             perm = pick.choice(([0, 1, 3, 2], [0, 2, 1, 3], [0, 3, 2, 1]))
             current = add("Transpose", [current], [shapes[current][p] for p in perm], perm=perm)
         elif kind == 5:
             k, f = pick.choice((1, 3)), pick.choice((4, 6, 20))
-            current = add("Conv", [current, const(gauss(f, c, k, k))], [n, f, h, w], pads=[k // 2] * 4)
+            current = add("Conv", [current, const(weight(f, c, k, k))], [n, f, h, w], pads=[k // 2] * 4)
         elif kind == 6 and min(h, w) > 3:
             op = pick.choice(("MaxPool", "AveragePool"))
             current = add(op, [current], [n, c, h - 1, w - 1], kernel_shape=[2, 2])
@@ -188,3 +192,24 @@ def test_kernel_counts_of_networks(name: str, kernels: int) -> None:
     found = form_groups(graph, translate(graph, lookup), True, for_cpu(host()))
     assert len(found) <= kernels
     assert all(d.joined or d.reason for d in graph.decisions)
+
+
+def test_a_slice_is_read_where_it_lies_though_sizes_are_free() -> None:
+    """How often an element is read is counted at the representative sizes; the product's tile is in registers, though
+    the joined kernel has three sizes in another order than its parts."""
+    nodes = [
+        node("Shape", ["a"], "count", start=3, end=4),
+        node("Slice", ["x", "zero", "count", "axis"], "part"),
+        node("MatMul", ["a", "part"], "y"),
+    ]
+    inputs = {"a": ["batch", 8, "rows", "count"], "x": ["batch", 8, "room", 24]}
+    constants = {"zero": np.array([0]), "axis": np.array([2])}
+    model = compile_model(model_of(nodes, inputs, {"y": None}, constants, opset=17), threads=1, symbolic=True)
+    (group,) = model.groups
+    assert [n.op_type for n in group.nodes] == ["Slice", "MatMul"] and group.scop is not None
+    schedule = automatic(group.scop, targets.host())
+    assert not [n for n in schedule.notes if "isl" in n]
+    assert "register" in {p.space for p in promotions_below(schedule.tree)}
+    for batch, rows, count, room in ((1, 4, 13, 17), (2, 1, 16, 16), (3, 7, 5, 997)):
+        a, x = weight(batch, 8, rows, count), weight(batch, 8, room, 24)
+        np.testing.assert_allclose(model({"a": a, "x": x})["y"], a @ x[:, :, :count], rtol=1e-4, atol=1e-5)

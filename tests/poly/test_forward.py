@@ -62,7 +62,7 @@ def test_all_forms_compute_the_same(n: int, m: int, shift: int, window: int, wid
     scop = together(n, m, shift, window)
     given_arrays = inputs_of(scop, n * m)
     expected = execute(scop, given_arrays)["z"]
-    assert reads_per_element(scop, "t") == pytest.approx((m - window + 1) * window / m)
+    assert reads_per_element(scop, "t", {}) == pytest.approx((m - window + 1) * window / m)
     layout = ((1, width, 0), (0, 1, 0), (1, 1, width))
     forms = [
         forward(scop, "t"),

@@ -17,7 +17,8 @@ from polyc.graph_driver.execution.aliasing import arrays_in, owned
 from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import check_inputs, check_outputs
 from polyc.graph_driver.execution.parts import Parts, cut
-from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
 

@@ -11,7 +11,8 @@ import numpy as np
 from polyc.emit.gpu.devices import Device, Pointer
 from polyc.emit.gpu.program import Recorded
 from polyc.graph_driver.execution.violations import bounds_error
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.slots import Step
 from polyc.poly.violations import Violation, decoded
 
 
