@@ -14,12 +14,14 @@ and the graph of who waits for whom to the threads (`polyc.emit.run_time.task_ru
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
-from polyc.graph_driver.planning.at_sizes import any_formula
 from polyc.graph_driver.planning.plan import Plan
-from polyc.graph_driver.planning.slots import Place, Step
-from polyc.graph_driver.planning.table import Table
+from polyc.graph_driver.planning.slots import Place, Step, any_formula
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.planning.table import Table
 
 RUNTIME, ARENA, WEIGHTS, STOP, FIRST_INPUT = 0, 1, 2, 3, 4
 
@@ -141,7 +143,11 @@ class _Calls:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.table = None if plan.arena is None else Table(plan)
+        self.table: Table | None = None
+        if plan.arena is not None:
+            from polyc.graph_driver.planning.table import Table  # programs of numbers have none
+
+            self.table = Table(plan)
         self.loaded: set[int] = set()
 
     def segment(self, name: str, steps: list[int]) -> list[str]:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.graph.size import Extent, Quotient
-from polyc.graph_driver.planning.slots import Place, Slot, Step
+from polyc.graph_driver.planning.slots import Place, Slot, Step, any_formula, in_table
 
 if TYPE_CHECKING:
     from polyc.graph_driver.memory import Lifetime
@@ -103,20 +103,6 @@ class Slots(Mapping[str, "Slot[int]"]):
     def lifetimes(self) -> tuple[Lifetime, ...]:
         """What lies in the arena."""
         return self._formulas.lifetimes(self._found)
-
-
-def in_table(slots: Mapping[str, Slot[Any]], steps: Sequence[Step[Any]]) -> Iterator[tuple[int, tuple[Extent, ...]]]:
-    """The steps, by number, whose sizes a run reads in its table: what a kernel gets, or how many bytes are copied."""
-    for k, step in enumerate(steps):
-        if step.kind == "copy":
-            yield k, (slots[step.args[0]].nbytes,)
-        elif any_formula(step.sizes):
-            yield k, step.sizes
-
-
-def any_formula(sizes: Sequence[Extent]) -> bool:
-    """Whether not all of them are numbers."""
-    return not all(isinstance(n, int) for n in sizes)
 
 
 def _compiled(sizes: list[Extent], names: list[str]) -> Callable[..., Numbers]:

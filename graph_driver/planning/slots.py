@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -83,3 +83,17 @@ class Later(Sequence[T]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+
+def in_table(slots: Mapping[str, Slot[Any]], steps: Sequence[Step[Any]]) -> Iterator[tuple[int, tuple[Extent, ...]]]:
+    """The steps, by number, whose sizes a run reads in its table: what a kernel gets, or how many bytes are copied."""
+    for k, step in enumerate(steps):
+        if step.kind == "copy":
+            yield k, (slots[step.args[0]].nbytes,)
+        elif any_formula(step.sizes):
+            yield k, step.sizes
+
+
+def any_formula(sizes: Sequence[Extent]) -> bool:
+    """Whether not all of them are numbers."""
+    return not all(isinstance(n, int) for n in sizes)

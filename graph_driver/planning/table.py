@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polyc.graph_driver.planning.at_sizes import Slots, in_table
+from polyc.graph_driver.planning.at_sizes import Slots
 from polyc.graph_driver.planning.plan import Plan
-from polyc.graph_driver.planning.slots import Place, Slot
+from polyc.graph_driver.planning.slots import Place, Slot, in_table
 from polyc.poly.dtypes import BY_NAME
 
 if TYPE_CHECKING:
