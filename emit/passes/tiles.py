@@ -9,7 +9,7 @@ the other version stays general.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import (
@@ -83,11 +83,38 @@ def _assuming(stmt: Stmt, known: frozenset[Expr]) -> Stmt:
     """Without the tests of versions inside that are known to hold."""
     if isinstance(stmt, If) and stmt.orelse is not None:
         tests = list(operands(stmt.cond, "and"))
-        left = [t for t in tests if t not in known]
+        left = [t for t in tests if not _implied(t, known)]
         if not left:
             return _assuming(stmt.then, known)
         return If(_conjunction(left), _assuming(stmt.then, known), _assuming(stmt.orelse, known))
     return with_bodies(stmt, tuple(_assuming(b, known) for b in stmt.bodies()))
+
+
+def _implied(condition: Expr, known: Iterable[Expr]) -> bool:
+    """Whether one of the known conditions is this one, or a stronger one: loops of one tile spell them differently
+    (`N >= 8*j + 8` and `N - 8*j >= 8`), and a version for one that says the same would never run."""
+    own = not_negative(condition)
+    for k in known:
+        form = None if own is None else not_negative(k)
+        if k == condition or (own is not None and form is not None and _at_least(own, form)):
+            return True
+    return False
+
+
+def _at_least(a: Linear, b: Linear) -> bool:
+    """Whether `a` is never below `b`, by a constant."""
+    apart = a - b
+    return apart.is_const and apart.const >= 0
+
+
+def _open(conditions: Iterable[Expr], known: Collection[Expr]) -> list[Expr]:
+    """The conditions without those that the others, or what is known, imply."""
+    left = [c for c in dict.fromkeys(conditions) if not _implied(c, known)]
+    kept: list[Expr] = []
+    for k, c in enumerate(left):
+        if not _implied(c, (*kept, *(d for d in left[k + 1 :] if not _implied(d, (c,))))):
+            kept.append(c)
+    return kept
 
 
 def _rest(condition: Expr, general: Stmt, place: _Place) -> Stmt | None:
@@ -126,11 +153,6 @@ def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] 
     if value is None or start + slope * value >= 0 or start + slope * (value + near) < 0:
         return None
     return {variable.name: const_int(value)}
-
-
-def _same(conditions: tuple[Expr, ...], others: frozenset[Expr]) -> bool:
-    """Whether both say the same."""
-    return {not_negative(c) or c for c in conditions} == {not_negative(c) or c for c in others}
 
 
 def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
@@ -195,10 +217,11 @@ class _Separator:
         return self.versions(pending, new, stmt, place)
 
     def versions(
-        self, conditions: list[Expr], fast: Stmt, general: Stmt, place: _Place, known: frozenset[Expr] = frozenset()
-    ) -> Stmt:
-        """`fast` where the conditions hold (`known` ones do), else what `general` says."""
-        open_ = [c for c in conditions if c not in known]
+        self, conditions: list[Expr], fast: Stmt, general: Stmt, place: _Place, known: frozenset[Expr] = frozenset(),
+        broken: frozenset[Expr] = frozenset(),
+    ) -> Stmt:  # fmt: skip
+        """`fast` where the conditions hold (`known` ones do, `broken` ones do not), else what `general` says."""
+        open_ = _open(conditions, known)
         if not open_:
             return _assuming(fast, frozenset(conditions))
         for c in open_ if self.rests else ():
@@ -207,39 +230,46 @@ class _Separator:
                 body, pending = self.visit(rest, place)
                 return If(
                     c,
-                    self.versions(conditions, fast, general, place, known | {c}),
-                    self.versions(pending, body, rest, place, known),
+                    self.versions(conditions, fast, general, place, known | {c}, broken),
+                    self.versions(pending, body, rest, place, known, broken | {c}),
                 )
-        partial = self.partial(open_, general, place, known)
+        partial = self.partial(open_, general, place, known, broken)
         return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), partial)
 
     def partial(
-        self, conditions: list[Expr], general: Stmt, place: _Place, known: frozenset[Expr] = frozenset()
-    ) -> Stmt:
+        self, conditions: list[Expr], general: Stmt, place: _Place, known: frozenset[Expr] = frozenset(),
+        broken: frozenset[Expr] = frozenset(),
+    ) -> Stmt:  # fmt: skip
         """What `general` says, where not all of the conditions hold."""
-        partial = self.slanted(general, place, frozenset(conditions) if len(conditions) == 1 else frozenset())
+        alone = frozenset(conditions) if len(conditions) == 1 else frozenset()
+        partial = self.slanted(general, place, alone, known, broken)
         single = _single_row(conditions, general, place) if self.rests else None
         if single is None:
             return partial
         test, row = single
         body, pending = self.visit(row, place)
-        return If(test, self.versions(pending, body, row, place, known), partial)
+        return If(test, self.versions(pending, body, row, place, known, broken), partial)
 
-    def slanted(self, stmt: Stmt, place: _Place, broken: frozenset[Expr]) -> Stmt:
-        """`stmt` for partial tiles, with register tiles that an edge cuts computed whole. The `broken` condition does
-        not hold here."""
+    def slanted(
+        self, stmt: Stmt, place: _Place, alone: frozenset[Expr], known: frozenset[Expr] = frozenset(),
+        broken: frozenset[Expr] = frozenset(),
+    ) -> Stmt:  # fmt: skip
+        """`stmt` for partial tiles, with register tiles that an edge cuts computed whole. The condition that is `alone`
+        and the `broken` ones do not hold here, the `known` ones do."""
         inner = place.inside(stmt)
         if isinstance(stmt, Alloc):
             found = whole(stmt, self.shapes, inner.ranges)
-            if found is not None and not found.conditions:
+            if found is not None and all(_implied(c, known) for c in found.conditions):
                 return found.body
             vectors = whole(stmt, self.shapes, inner.ranges, lanes_only=True)
             in_rows = vectors.body if vectors is not None and not vectors.conditions else None
-            if found is not None and not _same(found.conditions, broken):
+            if found is not None and any(_implied(b, found.conditions) for b in broken):
+                return self.rest(found, stmt, place, in_rows)
+            if found is not None and not any(_implied(c, found.conditions) for c in alone):
                 return If(_conjunction(list(found.conditions)), found.body, self.rest(found, stmt, place, in_rows))
             if in_rows is not None:
                 return in_rows
-        return with_bodies(stmt, tuple(self.slanted(b, inner, broken) for b in stmt.bodies()))
+        return with_bodies(stmt, tuple(self.slanted(b, inner, alone, known, broken) for b in stmt.bodies()))
 
     def rest(self, found: Whole, tile: Alloc, place: _Place, in_rows: Stmt | None) -> Stmt:
         """The tile where it cannot be computed whole: if it has one size there, that size; else little code."""

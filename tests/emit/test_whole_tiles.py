@@ -9,11 +9,15 @@ import pytest
 from back_ends import ALL, execute
 from parts import in_part
 
+from examples import polybench
 from polyc import dims, empty, f32, f64, grid, inout, op
 from polyc.emit import targets
-from polyc.emit.loop_ir.loops import Alloc, For, If, Store, walk
+from polyc.emit.loop_ir.linear import Linear, operands
+from polyc.emit.loop_ir.loops import Alloc, For, If, Stmt, Store, walk
 from polyc.emit.lowering.lower import lower
-from polyc.poly.expr import Select
+from polyc.emit.passes.bounds import not_negative
+from polyc.poly.expr import Expr, Select
+from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.strategies.auto import automatic
 
 N, K = dims("N K")
@@ -88,6 +92,30 @@ def test_the_reduction_of_a_cut_tile_has_all_of_it_in_registers() -> None:
 def test_where_the_sum_itself_is_cut_every_element_counts() -> None:
     """Rows of different lengths of the sum: an element outside of one step's domain is inside of another's."""
     assert not any("whole" in name for name in buffers(short_sums, N=96, K=64))
+
+
+def asked_twice(s: Stmt, known: tuple[Linear, ...] = ()) -> list[Expr]:
+    """Parts of conditions of two versions that a condition around already says, perhaps in other words."""
+    found: list[Expr] = []
+    if isinstance(s, If):
+        parts = [(c, not_negative(c)) for c in operands(s.cond, "and")]
+        forms = tuple(form for _, form in parts if form is not None)
+        if s.orelse is not None:
+            said = [(c, form - k) for c, form in parts if form is not None for k in known]
+            found += [c for c, apart in said if apart.is_const and apart.const >= 0]
+        found += asked_twice(s.then, (*known, *forms))
+        return found + (asked_twice(s.orelse, known) if s.orelse is not None else [])
+    return found + [c for b in s.bodies() for c in asked_twice(b, known)]
+
+
+@pytest.mark.parametrize("name", ["correlation", "syrk", "cholesky"])
+def test_no_version_is_made_for_what_a_version_around_it_rules_out(name: str) -> None:
+    """Loops of one tile spell their ends differently (`N >= 8*j + 8`, `N - 8*j >= 8`)."""
+    kernel = polybench.load(name)
+    scop = kernel.operator.scop(**kernel.arguments("MEDIUM")[1])
+    scop = specialise(scop, {n: v for n, v in kernel.sizes["MEDIUM"].items() if n in scop.params})
+    s = automatic(scop, targets.get("x86-64-v3"))
+    assert asked_twice(lower(s.scop, s.tree, "f", targets.get("x86-64-v3")).body) == []
 
 
 @pytest.mark.parametrize("backend", in_part(ALL, lambda b: b == "llvm"))
