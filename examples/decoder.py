@@ -104,10 +104,10 @@ class _Builder:
         return result, f"{name}.sum"
 
 
-def build(sizes: Sizes, seed: int = 0) -> Decoder:
+def build(sizes: Sizes, seed: int = 0, grows: bool = False) -> Decoder:
     """A decoder of random weights: `ids[batch, rows]`, the last of them at the positions `last[batch]`, `mask[batch,
     total]` with a column for each position so far, and caches with `room` for more to `logits[batch, rows, vocabulary]`
-    and the caches with new rows."""
+    and the caches with new rows. `grows`: the caches are as long as what they hold, `past` and then `total`."""
     b, z = _Builder(sizes, seed), sizes
     table = b.rng.standard_normal((z.vocabulary, z.hidden)).astype(np.float32) * np.float32(TABLE)
     b.made.dequantised["table"] = table
@@ -131,9 +131,9 @@ def build(sizes: Sizes, seed: int = 0) -> Decoder:
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "rows", z.vocabulary])]
     for k in range(z.layers):
         for kind in ("key", "value"):
-            shape = ["batch", z.groups, "room", z.head]
-            inputs.append(helper.make_tensor_value_info(f"past_{kind}_{k}", TensorProto.FLOAT, shape))
-            outputs.append(helper.make_tensor_value_info(f"{kind}_{k}", TensorProto.FLOAT, shape))
+            before, after = (["batch", z.groups, n, z.head] for n in (("past", "total") if grows else ("room", "room")))
+            inputs.append(helper.make_tensor_value_info(f"past_{kind}_{k}", TensorProto.FLOAT, before))
+            outputs.append(helper.make_tensor_value_info(f"{kind}_{k}", TensorProto.FLOAT, after))
     graph = helper.make_graph(b.nodes, "decoder", inputs, outputs, b.constants)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     b.made.model = helper.make_model(graph, opset_imports=imports, ir_version=10)

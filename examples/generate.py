@@ -1,7 +1,8 @@
 """Text from a decoder with weights of 4 bits, token by token: greedy, or sampled with a seed.
 
-The decoder is made here (`examples/decoder.py`, random weights), compiled once for any batch, any rows and any room in
-the caches. With PyTorch installed, its greedy text is compared with what the same weights give there, token by token.
+The decoder is made here (`examples/decoder.py`, random weights), compiled once for any batch, any rows and any length
+of the caches, which grow where they lie (`polyc.Growing`). With PyTorch installed, its greedy text is compared with
+what the same weights give there, token by token.
 Prints tokens, tokens in a second, and the share of the memory's read bandwidth that the weights of a token take.
 """
 
@@ -44,15 +45,14 @@ def sampled(seed: int, temperature: float) -> Choose:
 def generate(model: Any, sizes: Sizes, prompt: list[int], tokens: int, choose: Choose) -> tuple[list[int], float]:
     """`tokens` new ones after the prompt, and the seconds that they took after the first one.
 
-    The caches have room for all; each call writes its rows over the ones before, in the same arrays.
+    The caches are empty at first; each call writes its rows behind those that are there.
     """
-    caches = empty_caches(sizes, 1, len(prompt) + tokens)
-    out = {name.removeprefix("past_"): array for name, array in caches.items()}
+    model.start(empty_caches(sizes, 1, 0))
     text, rows, start = list(prompt), list(prompt), time.perf_counter()
     for k in range(tokens):
         mask = np.ones((1, len(text)), np.int64)
-        feeds = {"ids": np.array([rows]), "last": np.array([len(text) - 1], np.int32), "mask": mask, **caches}
-        text.append(choose(model(feeds, out=out)["logits"][0, -1]))
+        feeds = {"ids": np.array([rows]), "last": np.array([len(text) - 1], np.int32), "mask": mask}
+        text.append(choose(model(feeds)["logits"][0, -1]))
         rows = text[-1:]
         if k == 0:
             start = time.perf_counter()
@@ -121,8 +121,8 @@ def main() -> None:
     parser.add_argument("--level", type=int, default=0, help="accuracy_level of the products: 4 for rows in 8 bits")
     options = parser.parse_args()
     sizes = Sizes(hidden=options.hidden, layers=options.layers, inner=2 * options.hidden, level=options.level)
-    made, prompt = build(sizes, options.seed), list(PROMPT)
-    model = polyc.compile_model(made.model, threads=1, symbolic=True)
+    made, prompt = build(sizes, options.seed, grows=True), list(PROMPT)
+    model = polyc.Growing(made.model, threads=1, symbolic=True)
     text, seconds = generate(model, sizes, prompt, options.tokens, greedy)
     print("greedy: ", *text)
     if options.level == 0 and find_spec("torch"):
@@ -136,7 +136,7 @@ def main() -> None:
     share = made.weight_bytes / each / read_bandwidth()
     print(f"{1 / each:.0f} tokens a second; each reads {made.weight_bytes / 1e6:.1f} MB of weights, {share:.0%} of the")
     print("memory's read bandwidth")
-    print(*(str(s) for s in model.specialisations()), sep="\n")
+    print(*(str(s) for s in model.model.specialisations()), sep="\n")
 
 
 if __name__ == "__main__":

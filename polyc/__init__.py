@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.farm.batch import batch
     from polyc.graph_driver.functional.front import from_functional, read_functional
     from polyc.graph_driver.graph.external import register_external, unregister_external
+    from polyc.graph_driver.growing.caches import Growing
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.incremental.program import Incremental, incremental
     from polyc.graph_driver.parallel.network import Network
@@ -118,6 +119,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.bounding.model": "ErrorBounds error_bounds",
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
+    "polyc.graph_driver.growing.caches": "Growing",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
     "polyc.graph_driver.communication.ranks": "RankError",
     "polyc.graph_driver.incremental.program": "Incremental incremental",
@@ -161,6 +163,7 @@ __all__ = [
     "DynamicBatch",
     "ErrorBounds",
     "GraphBuilder",
+    "Growing",
     "IllegalSchedule",
     "Incremental",
     "InferenceSession",

@@ -24,7 +24,7 @@ ROOMS = {
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "rematerialising",  # groups that run again
         "execution", "backends", "worker", "options", "running", "compiling", "tiers", "bounding",  # from groups
-        "compile_model", "training",  # to a model
+        "compile_model", "growing", "training",  # to a model
         "parallel",  # to the programs of several ranks
         "python_graphs", "torch_bridge", "stablehlo", "functional",  # from Python's, PyTorch's and JAX's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "narrowing",  # done with models

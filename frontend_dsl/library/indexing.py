@@ -180,6 +180,21 @@ def make_append(T: DType, batch: Any, groups: int, held: Any, rows: Any, inner: 
     return append
 
 
+def make_put(T: DType, outer: Any, room: Any, rows: Any, inner: Any, at: Any) -> Any:
+    """A copy of `X` with `rows` rows of `U` from row `at` on, which is a size."""
+
+    @op
+    def put(X: T[outer, room, inner], U: T[outer, rows, inner]) -> T[outer, room, inner]:
+        Y = empty((outer, room, inner), T)
+        for o, s, i in grid(outer, room, inner):
+            Y[o, s, i] = X[o, s, i]
+        for o, s, i in grid(outer, rows, inner):
+            Y[o, at + s, i] = U[o, s, i]
+        return Y
+
+    return put
+
+
 def make_tensor_scatter(
     T: DType, I: DType, batch: int, outer: int, size: int, update: int, inner: int, circular: bool
 ) -> Any:

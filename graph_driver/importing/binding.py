@@ -176,7 +176,7 @@ class Binder:
             (low, high), typical = known.asked, known.typical
             if name in self.reasons:
                 self.symbols.reasons[name] = self.reasons[name]
-        typical = max(low, typical if high is None else min(typical, high))
+        typical = max(low, 1, typical if high is None else min(typical, high))
         return self.symbols.new(name, low, high, typical, key)
 
 
@@ -187,6 +187,6 @@ def _name(key: str) -> str:
 
 def _range(name: str, value: tuple[int, int | None]) -> tuple[int, int | None]:
     low, high = value
-    if low < 1 or (high is not None and high < low):
+    if low < 0 or (high is not None and high < max(low, 1)):
         raise ModelError(f"size {name}: the range {low}..{'' if high is None else high} has no sizes from 1 on")
     return low, high

@@ -160,7 +160,7 @@ _FORMS = {
     "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
-    "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "GroupQueryAttention": (7, 17, 4),
+    "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "PutRows": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
     **contrib_quantised.FORMS,
 }  # fmt: skip
 
@@ -230,4 +230,5 @@ _INFERENCE: dict[str, Inference] = {
     "MatMulNBits": contrib_narrow.product,
     "GatherBlockQuantized": contrib_narrow.gathered,
     "AppendToCache": contrib_attention.appended,
+    "PutRows": contrib_attention.put,
 }

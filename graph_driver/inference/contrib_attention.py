@@ -212,6 +212,23 @@ def appended(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> 
     return {node.output[0]: Tensor(node.output[0], cache.dtype, (*cache.shape[:2], room, cache.shape[3]))}
 
 
+def put(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+    """The result of `PutRows`, polyc's own: an array, rows along `axis`, the first row's position.
+
+    Raises:
+        ModelError: these do not fit together.
+    """
+    whole, rows, at = (tensors[i] for i in node.input)
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    shape, part = list(whole.shape or ()), list(rows.shape or ())
+    if len(shape) != len(part) or not 0 <= axis < len(shape) or whole.dtype != rows.dtype:
+        raise ModelError(f"{what}: {rows} cannot be put along axis {axis} of {whole}")
+    room, count = shape.pop(axis), part.pop(axis)
+    if shape != part or (at.const is not None and count + int(at.const.reshape(-1)[0]) > room):
+        raise ModelError(f"{what}: {rows} does not fit into {whole}")
+    return {node.output[0]: Tensor(node.output[0], whole.dtype, whole.shape)}
+
+
 def _scores(body: Body, query: str, keys: str, sizes: _Sizes, length: Any, scale: str) -> str:
     """`[batch, groups, heads of a group, rows, positions]`."""
     share = sizes.heads // sizes.groups

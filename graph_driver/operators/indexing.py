@@ -110,6 +110,16 @@ def append_to_cache(ctx: NodeContext) -> OperatorScop:
     return OperatorScop(scop, tuple(enumerate("XUJ")), scop.results, False)
 
 
+@onnx_operator("PutRows", domain="com.microsoft")
+def put_rows(ctx: NodeContext) -> OperatorScop:
+    """Rows in the place of those from a position on that is a size (`polyc.graph_driver.growing` makes this node)."""
+    x, rows = data(ctx, 0), data(ctx, 1)
+    axis, (at,) = int(ctx.attrs["axis"]), sizes_of(ctx, 2, "a position") or (0,)
+    sizes = (product(x.shape[:axis]), x.shape[axis], rows.shape[axis], product(x.shape[axis + 1 :]), at)
+    scop = scop_of(lib.make_put, x.dtype, *sizes)
+    return OperatorScop(scop, tuple(enumerate("XU")), scop.results, False)
+
+
 @onnx_operator("TensorScatter")
 def tensor_scatter(ctx: NodeContext) -> OperatorScop:
     """A cache with new steps written into it."""

@@ -122,6 +122,31 @@ def append_to_cache(call: Call) -> list[Shape]:
     return [(batch, groups, held + call.shape(1)[1] * int(call.attrs.get("grows", 0)), inner)]
 
 
+@rule("PutRows")
+def put_rows(call: Call) -> list[Shape]:
+    """The first operand's, which has room for the rows."""
+    shape, rows, axis = call.shape(), call.shape(1), call.axis(0)
+    (at,) = call.values(2) or [0]
+    call.symbols.require_at_least(shape[axis] - rows[axis] - at, 0, "there is room for all rows")
+    return [shape]
+
+
+@rule("Attention")
+def attention(call: Call) -> list[Shape]:
+    """Heads apart or side by side; the caches have heads apart, and are as long as past and rows together."""
+    q, k, v = (call.shape(n) for n in range(3))
+    if len(q) == 3:
+        heads, groups = int(call.attrs["q_num_heads"]), int(call.attrs["kv_num_heads"])
+        k, v = ((t[0], groups, t[1], t[2] // groups) for t in (k, v))
+        y: Shape = (q[0], q[1], heads * v[3])
+        q = (q[0], heads, q[1], q[2] // heads)
+    else:
+        y = (*q[:3], v[3])
+    past = call.shape(4)[2] if len(call.inputs) > 4 and call.inputs[4] is not None else 0
+    total = k[2] + past
+    return [y, (*k[:2], total, k[3]), (*v[:2], total, v[3]), (*q[:3], total)]
+
+
 @rule("GatherBlockQuantized")
 def gather_blocks(call: Call) -> list[Shape]:
     """The table with the indices' axes in the place of one of its own; a byte has one or more codes."""
