@@ -13,6 +13,8 @@ from math import gcd
 from polyc.poly.target import Target
 
 SCATTER_CYCLES = 2.0  # an element of the result that is stored alone
+TURNED_CYCLES = 1.0  # an element of a tile whose rows lie together: shuffles turn them, several are stored at once
+TURNED_ROWS = 4  # so many of them are worth that
 SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
@@ -85,7 +87,11 @@ def copied_share(columns: int | None, lanes: int, target: Target) -> float:
     return cycles / (cycles + ROW_COPY_CYCLES)
 
 
-def scatter_share(fma_cycles: float, cells: int, columns: int, step: int, target: Target) -> float:
-    """What stores of single elements leave of a tile's speed; `step`: between neighbouring columns of the result."""
-    each = SCATTER_CYCLES if columns <= lines_together(step, target) else SCATTER_APART
+def scatter_share(
+    fma_cycles: float, cells: int, columns: int, step: int, target: Target, turned: bool = False
+) -> float:
+    """What stores that are not along the columns leave of a tile's speed; `step`: between neighbouring columns of the
+    result. `turned`: enough rows of the tile lie side by side in it."""
+    near = TURNED_CYCLES if turned else SCATTER_CYCLES
+    each = near if columns <= lines_together(step, target) else SCATTER_APART
     return fma_cycles / (fma_cycles + each * cells)

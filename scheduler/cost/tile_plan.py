@@ -28,6 +28,7 @@ from polyc.scheduler.cost.panels import (
     PACK_SCATTERED,
     PAGE_STEPS,
     STRIDED_PACK,
+    TURNED_ROWS,
     UNKNOWN_DEPTH,
     UNKNOWN_LANES,
     copied_share,
@@ -191,7 +192,8 @@ def _score(
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if stride(c.update.target, columns, tile.columns) != 1:
         step = _bytes_apart(scop, c.update.target, columns)
-        score *= scatter_share(fma_cycles, cells, tile.columns, step, target)
+        turned = rows is not None and stride(c.update.target, rows, 1) == 1 and tile.rows >= TURNED_ROWS
+        score *= scatter_share(fma_cycles, cells, tile.columns, step, target, turned)
     return TilePlan(
         c, panel, other, columns, rows, tile, score, pack, pack_rows,
         deep=None if matrix is None else matrix.deep, lines=None if matrix is None else matrix.lines,

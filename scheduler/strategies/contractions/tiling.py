@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from math import prod
 
-from polyc.poly.expr import Const, Load, Var, variables
+from polyc.poly.expr import Const, Load, Var, loads, variables
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
@@ -248,7 +248,23 @@ class Tiling:
 
     def register_tiles(self, at: Place) -> list[Kept]:
         """The results of a tile, in registers until they are complete; vector dimension last."""
-        return [self._register_tile(a, at) for a in written_arrays(self.scop, self.group)]
+        arrays = [*written_arrays(self.scop, self.group), *self.turned()]
+        return [self._register_tile(a, at) for a in arrays]
+
+    def turned(self) -> list[str]:
+        """What statements after the update write along the rows of a tile (the pixels of an image, where its vectors
+        are channels): vectors of it would be scattered, out of registers whole rows are stored."""
+        group, rows = self.group, self.plan.rows
+        if rows is None or self.plan.tile.rows < 2 or self.plan.deep is not None:
+            return []
+        kept, found = written_arrays(self.scop, group), dict[str, None]()
+        for s in group.after:
+            alone = [x.name for x in group.statements() if x.array == s.array] == [s.name]
+            read = any(load.array == s.array for x in self.scop.statements.values() for load in loads(x.value))
+            along = bool(s.index) and s.index[-1] == Var(group.iters[s.name].get(rows, ""))
+            if s.array not in kept and alone and along and not read and s.predicate is None and s.reduction is None:
+                found[s.array] = None
+        return list(found)
 
     def _register_tile(self, array: str, at: Place) -> Kept:
         stmt = next(s for s in self.group.statements() if s.array == array)
