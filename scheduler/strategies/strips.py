@@ -18,11 +18,19 @@ from dataclasses import field
 
 from polyc.poly.access import Access, accesses
 from polyc.poly.dependences import conflicts
+from polyc.poly.expr import loads, variables
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
 from polyc.poly.text import print_expr
 from polyc.poly.tree import Member, loops_around
-from polyc.scheduler.cost.vector_loops import DISTRIBUTION_GAIN, LEAST_STRIP, MOST_APART, lanes_for, vector_cost
+from polyc.scheduler.cost.vector_loops import (
+    DISTRIBUTION_GAIN,
+    LEAST_STRIP,
+    MOST_APART,
+    iterator,
+    lanes_for,
+    vector_cost,
+)
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.questions.coincidence import all_pairs, narrowed, same_time
 from polyc.scheduler.schedule import Schedule
@@ -53,6 +61,12 @@ def apart_in_strips(plan: Planner, loop: Member) -> bool:
     groups, reads = _arranged(plan, loop)
     if not any(g.vector for g in groups):
         return False
+    waiting = [g for g in groups if not g.vector]
+    if waiting and not reads and all(_hands_on(plan, loop, g) for g in waiting):
+        plan.decline(
+            f"loop {loop.name}", "not in strips", "iterations hand on scalars that depend on no other iteration"
+        )
+        return False
     costs = _costs(plan, loop, groups, reads)
     if costs[0] >= DISTRIBUTION_GAIN * costs[1]:
         return False
@@ -68,6 +82,24 @@ def apart_in_strips(plan: Planner, loop: Member) -> bool:
         if g.vector:
             _in_lanes(plan, g.stmts)
     return True
+
+
+def _hands_on(plan: Planner, loop: Member, group: Group) -> bool:
+    """Whether iterations only wait for scalars that the one before has made of what no iteration of the group changes.
+
+    Lanes then take the scalar from the lane beside them (recurrences of first order), which the compiler of the loops
+    does: there is nothing to take apart.
+    """
+    stmts = [plan.scop.statements[n] for n in group.stmts]
+    stored = {s.array for s in stmts}
+    scalars = {
+        s.array for s in stmts if iterator(s, loop.schedule[s.name]) not in set().union(*map(variables, s.index))
+    }
+    for s in stmts:
+        read = {load.array for load in loads(s.value)}
+        if s.predicate is not None or read & stored - scalars or (s.array in scalars and read & stored):
+            return False
+    return all(plan.scop.arrays[name].kind == "local" for name in scalars)
 
 
 def _in_strips(s: Schedule, loop: str, groups: Sequence[Group], reads: Sequence[Read], strip: int) -> Schedule:

@@ -73,6 +73,27 @@ def sometimes(A: inout(f32[N])):
         A[i] = A[i + 1] if A[i] > 0.25 else 0.0
 
 
+@op
+def handed_on(A: inout(f32[N]), B: f32[N], C: f32[N]):
+    """Iterations wait for a scalar that the one before has made of what no iteration changes."""
+    t = f32(0.0)
+    for i in range(N):
+        s = B[i] * C[i]
+        A[i] = s + t
+        t = s
+
+
+@op
+def handed_round(A: inout(f32[N]), B: f32[N], C: f32[N]):
+    """The same, but what is handed on is made of itself."""
+    t = f32(0.0)
+    for i in range(N):
+        s = B[i] * C[i] * (C[i] + B[i]) / (1.0 + B[i] * B[i])
+        A[i] = s * (s + C[i]) / (2.0 + C[i] * C[i])
+        t = max(t * 0.5, s)
+        A[i] = A[i] - t
+
+
 OPERATORS = (backwards, circle, guarded, rows, two_sums)
 
 
@@ -109,6 +130,13 @@ def test_only_the_circle_stays_serial() -> None:
     s = scheduled(circle, 4000)
     kinds = {n: m.kind for m in loops_below(s.tree) for n in m.schedule if not m.name.endswith(".out")}
     assert kinds["S0"] == kinds["S1"] == "serial" and kinds["S2"] == "vector"
+
+
+def test_scalars_handed_on_are_left_to_lanes_that_look_beside_them() -> None:
+    """The compiler of the loops takes them from the lane before; a strip's buffers would only cost."""
+    (decision,) = (d for d in scheduled(handed_on, 32_000).decisions if "strips" in d.what)
+    assert decision.outcome == "declined" and "hand on scalars" in decision.reason
+    assert not any("hand on scalars" in d.reason for d in scheduled(handed_round, 32_000).decisions)
 
 
 def test_strips_stay_in_the_first_level_cache() -> None:
