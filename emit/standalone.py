@@ -22,7 +22,7 @@ from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL, to_llvm
 from polyc.emit.llvm.plain_entry import PlainEntry
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import without_hints
-from polyc.emit.loop_ir.work import context_of, operations_of, work_of
+from polyc.emit.loop_ir.work import Work, context_of, operations_of, work_of
 from polyc.emit.lowering.isl_expr import to_expr
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.mathlib import expand_function
@@ -151,9 +151,21 @@ def _work(program: Scop, interface: Interface, vectors: Version | None, plain: V
     for version, kind in ((vectors, "with vectors"), (plain, "without")):
         if version is not None:
             work = work_of(version.fn, context)
-            often = f"{work.iterations}" if work.iterations is not None else "as often as data say"
-            lines.append(f"Iterations of all loops, {kind}: {often}; {work.stack} bytes of local arrays on the stack.")
+            lines += _iterations(work, kind)
+            lines.append(f"  {work.stack} bytes of local arrays on the stack.")
     return tuple(lines)
+
+
+def _iterations(work: Work, kind: str) -> list[str]:
+    """How often the loops of a version run, in lines."""
+    if work.iterations is None:
+        return [f"Iterations of all loops, {kind}: no bound; {work.why}."]
+    parts = work.iterations.lines()
+    if_inside = " if all subscripts are inside of arrays" if work.inside else ""
+    if len(parts) == 1:
+        return [f"Iterations of all loops, {kind}{if_inside}: {parts[0]}."]
+    about = "the sum of" if work.iterations.exact else "at most the sum of"
+    return [f"Iterations of all loops, {kind}{if_inside}, {about}", *(f"  {p}" for p in parts)]
 
 
 def guard_of(scop: Scop, interface: Interface) -> Expr | None:

@@ -2,22 +2,25 @@
 
 A nest of loops is a set of integer points, whose number is a formula in the sizes (`polyc.poly.closed_forms.counting`).
 Where the bounds of a loop do not depend on others, the numbers of the loops are multiplied. Otherwise the points of the
-whole nest are counted (triangles, rests of tiles, what a condition on sizes leaves) when the sizes are numbers, and for
-all sizes when no bound has a factor: sums of floors have too many cases. What is not counted so gets the worst
-iteration of the loops around for all of them, and data are taken not to end a loop or to skip it. Such a formula says
-that it is a bound.
+whole nest are counted: triangles, tiles and their rests, what a condition on sizes leaves. What is too hard to count
+gets the worst iteration of the loops around for all of them, and data are taken not to end a loop or to skip it. A loop
+whose ends are data runs at most as often as its subscripts are inside of arrays. Such a formula is marked as a bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import islpy as isl
 
+from polyc.emit.loop_ir.data_loops import parts, reaches
 from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Let, Stmt, walk
 from polyc.poly.closed_forms.counting import count_or_bound, count_set
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.operations import operations
 from polyc.poly.closed_forms.pieces import CountingError
-from polyc.poly.expr import Const, Expr, Var, substitute, variables
+from polyc.poly.closed_forms.sums import Sum
+from polyc.poly.expr import Binary, Const, Expr, Var, substitute, variables
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
@@ -25,24 +28,33 @@ from polyc.poly.scop import Scop
 
 OPERATIONS = 2_000_000
 """isl operations for one nest of loops (a tenth of a second)."""
+TERMS = 150
+"""Of the formula of one nest, in all cases; what has more would fill pages."""
+CASES = 3
+"""So many times more may all cases have before equal ones are found."""
+INSIDE = "data end the loop {}: at most as often as its subscripts are inside of arrays"
+"""Why a loop has a bound."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
     """`iterations` of all loops together; bytes of local arrays on the `stack` at once. None: data decide how often a
-    loop runs, and there is no bound."""
+    loop runs, and there is no bound; `why` says which. `inside`: the number is of a call whose subscripts are all
+    inside of arrays, as those of one that returns without an error are."""
 
-    iterations: Formula | None
+    iterations: Sum | None
     stack: int
+    why: str = ""
+    inside: bool = False
 
 
 def work_of(fn: Function, context: isl.Set) -> Work:
     """What one call of a function of host code does at most. `context`: of its sizes, a set of parameters."""
+    counter, stack = _Counter(context, fn), stack_bytes(fn.body)
     try:
-        iterations: Formula | None = _Counter(context).total(fn)
-    except CountingError:
-        iterations = None
-    return Work(iterations, stack_bytes(fn.body))
+        return Work(counter.total(), stack, inside=counter.inside)
+    except CountingError as error:
+        return Work(None, stack, str(error))
 
 
 def context_of(scop: Scop) -> isl.Set:
@@ -94,28 +106,35 @@ class _Place:
 
     @property
     def known(self) -> bool:
-        """Whether `where` has what really runs, in a form that is cheap to count: without data, and either for given
-        sizes or with bounds that are sums and differences of loops and sizes."""
-        return not self.why and (not self.where.dim(isl.dim_type.param) or _without_factors(self.where))
+        """Whether `where` has what really runs: without data."""
+        return not self.why
 
 
 class _Counter:
     """Counts loops, outermost first."""
 
-    def __init__(self, context: isl.Set) -> None:
-        self.context, self.names = context, _names(context)
+    def __init__(self, context: isl.Set, fn: Function) -> None:
+        self.context, self.names, self.fn = context, _names(context), fn
+        self.buffers = {b.name: b for b in fn.buffers} | {s.buffer.name: s.buffer for s in walk(fn.body)
+                                                          if isinstance(s, Alloc)}  # fmt: skip
         self.trips: dict[str, Formula] = {}
+        self.counted: dict[str, Formula | None] = {}
+        self.inside = False
 
-    def total(self, fn: Function) -> Formula:
+    def total(self) -> Sum:
         """Of the whole function. Raises `CountingError`: the end of a loop depends on data, or is too hard."""
         universe = isl.Set.universe(set_space("", (), self.names)).intersect_params(self.context)
         once = Formula.constant(1, self.names, self.context)
-        return self.stmt(fn.body, _Place((), universe, once, {}, ""))
+        return self.sum(self.stmt(self.fn.body, _Place((), universe, once, {}, "")))
 
-    def stmt(self, s: Stmt, at: _Place) -> Formula:
-        """The iterations of all loops in a statement."""
+    def sum(self, found: list[Formula]) -> Sum:
+        """Of all loops."""
+        return Sum.of([Formula((), self.names, self.context), *found])
+
+    def stmt(self, s: Stmt, at: _Place) -> list[Formula]:
+        """The iterations of the loops in a statement, loop by loop."""
         if not any(isinstance(x, For) for x in walk(s)):
-            return Formula((), self.names, self.context)
+            return []
         if isinstance(s, For):
             return self.loop(s, at)
         if isinstance(s, If):
@@ -124,12 +143,9 @@ class _Counter:
         if isinstance(s, Let) and s.value.dtype.is_int and s.value.lanes == 1:
             lets = {**lets, s.name: substitute(s.value, lets)}
         inside = _Place(at.around, at.where, at.times, lets, at.why)
-        total = Formula((), self.names, self.context)
-        for body in s.bodies():
-            total = total + self.stmt(body, inside)
-        return total
+        return [part for body in s.bodies() for part in self.stmt(body, inside)]
 
-    def loop(self, s: For, at: _Place) -> Formula:
+    def loop(self, s: For, at: _Place) -> list[Formula]:
         """Those of a loop and of what is in it."""
         lo, hi = substitute(s.lo, at.lets), substitute(s.hi, at.lets)
         depends = (variables(lo) | variables(hi)) & set(at.around)
@@ -139,14 +155,14 @@ class _Counter:
         grown = _in(at.where.insert_dims(isl.dim_type.set, k, 1), space)
         try:
             low, high = to_pw_aff(lo, space), to_pw_aff(hi, space)
-        except NotAffine as error:
-            raise CountingError(f"the end of the loop {s.var} depends on data ({error})") from None
+        except NotAffine:
+            return self.ended_by_data(s, at, lo, hi)
         done = to_pw_aff(Var(s.var), space).sub(low)
         grown = grown.intersect(low.le_set(low.add(done))).intersect(low.add(done).lt_set(high))
         if s.step > 1:
             grown = grown.intersect(done.mod_val(isl.Val(s.step)).eq_set(low.sub(low)))
         if depends and (own := self.points(_Place(names, grown, at.times, at.lets, why))) is not None:
-            return own + self.stmt(s.body, _Place(names, grown, own, at.lets, why))
+            return [own, *self.stmt(s.body, _Place(names, grown, own, at.lets, why))]
         why = why or (f"the worst iteration of {', '.join(sorted(depends))} counts for all" if depends else "")
         values = isl.Map.from_pw_aff(done).intersect_domain(grown).range()
         most = values.dim_max_val(0)  # a number, if there is one for all sizes: the rest of a tile is at most a tile
@@ -161,19 +177,61 @@ class _Counter:
                 self.trips[key] = count_or_bound(values.coalesce(), self.context)
             times = at.times * self.trips[key]
         own = times.bounded(why) if why else times
-        return own + self.stmt(s.body, _Place(names, grown, times, at.lets, why))
+        return [own, *self.stmt(s.body, _Place(names, grown, times, at.lets, why))]
+
+    def ended_by_data(self, s: For, at: _Place, lo: Expr, hi: Expr) -> list[Formula]:
+        """Of a loop whose ends data decide. Raises `CountingError`: it has no subscript that limits it."""
+        names = (*at.around, s.var)
+        space = set_space("", names, self.names)
+        grown = _in(at.where.insert_dims(isl.dim_type.set, len(at.around), 1), space)
+        known = reaches(s, self.buffers, at.lets)
+        v = to_pw_aff(Var(s.var), space)
+        for e in parts(lo, "max"):
+            grown = _where(grown, e, space, lambda a: v.ge_set(a))
+        for e in parts(hi, "min"):
+            grown = _where(grown, e, space, lambda a: v.lt_set(a))
+        for r in known:
+            grown = _where(grown, r.index, space, lambda a: a.ge_set(a.sub(a)))
+            grown = _where(grown, Binary("-", r.index, r.size, r.index.dtype), space, lambda a: a.lt_set(a.sub(a)))
+        if grown.is_empty():
+            return []
+        line = set_space("", (s.var,), self.names)
+        nth = to_pw_aff(Var(s.var), line)
+        values = nth.ge_set(nth.sub(nth)).intersect_params(self.context)
+        limits = 0
+        for r in known:
+            try:
+                size = to_pw_aff(r.size, line)
+            except NotAffine:
+                continue
+            values = values.intersect(nth.scale_val(isl.Val(abs(r.factor) * s.step)).lt_set(size))
+            limits += 1
+        if not limits:
+            raise CountingError(f"data end the loop {s.var}, and no subscript limits it")
+        self.inside = True
+        why = at.why or INSIDE.format(s.var)
+        times = at.times * count_or_bound(values.coalesce(), self.context)
+        return [times.bounded(why), *self.stmt(s.body, _Place(names, grown, times, at.lets, why))]
 
     def points(self, at: _Place) -> Formula | None:
         """How often a place is reached, if that is known and not too hard to count."""
         if not at.known:
             return None
-        try:
-            with quota(OPERATIONS):
-                return count_set(at.where.coalesce(), self.context)
-        except (CountingError, QuotaExceeded):
-            return None
+        where = at.where.coalesce()
+        for k in range(len(at.around)):
+            where = where.set_dim_name(isl.dim_type.set, k, f"i{k}")
+        key = str(where)
+        if key not in self.counted:
+            try:
+                with quota(OPERATIONS):
+                    made = count_set(where, self.context, CASES * TERMS)
+                short = sum(len(p.value.terms) for p in made.pieces) <= TERMS
+                self.counted[key] = made if short else None
+            except (CountingError, QuotaExceeded):
+                self.counted[key] = None
+        return self.counted[key]
 
-    def condition(self, s: If, at: _Place) -> Formula:
+    def condition(self, s: If, at: _Place) -> list[Formula]:
         """Those of both sides."""
         space = set_space("", at.around, self.names)
         try:
@@ -189,24 +247,17 @@ class _Counter:
         for body, where, count in zip(bodies, sides, counts, strict=False):
             times, why = (at.times, at.why or "as if all conditions held") if count is None else (count, at.why)
             found.append(self.stmt(body, _Place(at.around, where, times, at.lets, why)))
-        if len(found) == 1:
-            return found[0]
         if self.names or any(count is not None for count in counts):
-            return found[0] + found[1]
-        return max(found, key=lambda f: f())  # each time one of both runs
+            return [part for side in found for part in side]
+        return max(found, key=lambda side: self.sum(side)())  # each time one of both runs
 
 
-def _without_factors(points: isl.Set) -> bool:
-    """Whether a set has constraints with coefficients 1 and -1 only: its points are counted by polynomials."""
-    for part in points.coalesce().compute_divs().get_basic_sets():
-        if part.dim(isl.dim_type.div):
-            return False
-        for c in part.get_constraints():
-            for kind in (isl.dim_type.set, isl.dim_type.param):
-                row = [abs(int(c.get_coefficient_val(kind, k).to_python())) for k in range(c.dim(kind))]
-                if any(x > 1 for x in row):
-                    return False
-    return True
+def _where(points: isl.Set, e: Expr, space: isl.Space, holds: Callable[[isl.PwAff], isl.Set]) -> isl.Set:
+    """The points where something holds of an expression, all of them if it has data."""
+    try:
+        return points.intersect(holds(to_pw_aff(e, space)))
+    except NotAffine:
+        return points
 
 
 def _in(s: isl.Set, space: isl.Space) -> isl.Set:

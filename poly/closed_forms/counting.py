@@ -16,10 +16,11 @@ from collections.abc import Sequence
 
 import islpy as isl
 
+from polyc.poly.closed_forms.digits import in_digits
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.pieces import CountingError, InfiniteError, Piece
 from polyc.poly.closed_forms.polynomial import Polynomial
-from polyc.poly.closed_forms.summation import LIFTS, Budget, sum_up
+from polyc.poly.closed_forms.summation import LIFTS, MOST_TERMS, Budget, sum_up
 from polyc.poly.closed_forms.systems import Row, System, row_of, simplified
 from polyc.poly.quota import QuotaExceeded, quota
 
@@ -27,10 +28,11 @@ OPERATIONS = 30_000_000
 """isl operations for one set (a few seconds)."""
 
 
-def count_set(points: isl.Set, context: isl.Set | None = None) -> Formula:
+def count_set(points: isl.Set, context: isl.Set | None = None, terms: int = MOST_TERMS) -> Formula:
     """The number of elements of `points` for all values of its parameters.
 
-    Arguments: `points`, named parameters; `context`, the parameter values that matter.
+    Arguments: `points`, named parameters; `context`, the parameter values that matter; `terms`, how many all cases may
+    have before they are added up.
 
     Raises:
         CountingError: the set is infinite, or the quota is used up.
@@ -41,7 +43,7 @@ def count_set(points: isl.Set, context: isl.Set | None = None) -> Formula:
     for lifts in LIFTS:
         try:
             with quota(OPERATIONS):
-                return _count(points, context, lifts)
+                return _count(points, context, lifts, terms)
         except QuotaExceeded as error:
             refusal = CountingError(f"not counted exactly: {error}")
         except InfiniteError:
@@ -98,15 +100,13 @@ def parametric_image(relation: isl.Map, names: Sequence[str]) -> isl.Set:
     return relation.move_dims(isl.dim_type.param, params, isl.dim_type.in_, 0, len(names)).range()
 
 
-def _count(points: isl.Set, context: isl.Set | None, lifts: int = LIFTS[0]) -> Formula:
+def _count(points: isl.Set, context: isl.Set | None, lifts: int = LIFTS[0], terms: int = MOST_TERMS) -> Formula:
     names = tuple(points.get_dim_name(isl.dim_type.param, k) for k in range(points.dim(isl.dim_type.param)))
     space = points.params().get_space()
     where = isl.Set.universe(space) if context is None else context.align_params(space)
-    total = Formula((), names, where)
-    budget = Budget(lifts)
-    for part in points.coalesce().make_disjoint().coalesce().compute_divs().get_basic_sets():
-        total = total + _count_part(part, names, where, budget)
-    return total
+    budget = Budget(lifts, terms=terms)
+    parts = points.coalesce().make_disjoint().coalesce().compute_divs().get_basic_sets()
+    return Formula.total([Formula((), names, where), *(_count_part(part, names, where, budget) for part in parts)])
 
 
 def _count_part(part: isl.BasicSet, names: tuple[str, ...], context: isl.Set, budget: Budget) -> Formula:
@@ -123,6 +123,18 @@ def _count_part(part: isl.BasicSet, names: tuple[str, ...], context: isl.Set, bu
     whole = simplified(System(list(names), free, zeros, signs))
     if whole is None:
         return Formula((), names, context)
+    digits = in_digits(whole)
+    if digits is None:
+        return _product(whole, names, context, budget)
+    inside, parts = digits.context(context), [Formula((), names, context)]
+    for case in digits.cases:
+        part = _product(case, digits.names(names), inside, budget)
+        parts.append(Formula(tuple(digits.back(p) for p in part.pieces), names, context))
+    return Formula.total(parts)
+
+
+def _product(whole: System, names: tuple[str, ...], context: isl.Set, budget: Budget) -> Formula:
+    """The product of what its components have."""
     product: Formula | None = None
     for system in _components(whole):
         pieces: list[Piece] = []

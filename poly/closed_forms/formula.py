@@ -44,6 +44,17 @@ class Formula:
         return Formula(merged(pieces, context), tuple(names), context)
 
     @staticmethod
+    def total(parts: Sequence[Formula]) -> Formula:
+        """The sum of one or more formulas in the same sizes: equal cases are looked for once, at the end."""
+        exact, why = all(f.exact for f in parts), next((f.why for f in parts if f.why), "")
+        pieces: list[Piece] = []
+        for f in parts:
+            for piece in f.pieces:
+                pieces = added(pieces, piece)
+        first = parts[0]
+        return Formula(merged(pieces, first.context), first.names, first.context, exact, why)
+
+    @staticmethod
     def constant(value: int, names: Sequence[str], context: isl.Set) -> Formula:
         """The same number for all sizes."""
         piece = Piece(isl.Set.universe(context.get_space()), Polynomial.constant(value))

@@ -82,7 +82,18 @@ def merged(pieces: Iterable[Piece], context: isl.Set) -> tuple[Piece, ...]:
             k += 1
     left = _as_extreme(left, context)
     left = [p for p in left if p.value]
-    return tuple(sorted(left, key=lambda p: (-len(p.value.sizes()), -len(p.value.terms), str(p.value))))
+    return tuple(_ordered(left))
+
+
+def _ordered(pieces: list[Piece]) -> list[Piece]:
+    """Those with most sizes and terms first; only equal ones by their text, which takes longest."""
+    by_size: dict[tuple[int, int], list[Piece]] = {}
+    for p in pieces:
+        by_size.setdefault((-len(p.value.sizes()), -len(p.value.terms)), []).append(p)
+    out: list[Piece] = []
+    for _, alike in sorted(by_size.items()):
+        out += alike if len(alike) == 1 else sorted(alike, key=lambda p: str(p.value))
+    return out
 
 
 def _as_extreme(pieces: list[Piece], context: isl.Set) -> list[Piece]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from math import comb, gcd
 from typing import TypeVar
 
@@ -229,6 +229,7 @@ def _times(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(powers.items(), key=lambda item: atom_key(item[0])))
 
 
+@lru_cache(maxsize=1 << 14)
 def atom_key(a: Atom) -> tuple[bool, str]:
     """Sizes first, then by text."""
     return not isinstance(a, str), a if isinstance(a, str) else str(a)

@@ -20,13 +20,18 @@ One attempt after another."""
 TERMS = 60
 """Terms of one summand after which a set is given up."""
 
+MOST_TERMS = 3_000
+"""Terms of all cases together; a set with more of them is given up."""
+
 
 @dataclass
 class Budget:
-    """Chambers left, new variables allowed on one way, and numbers for new variables."""
+    """Chambers left, new variables allowed on one way, terms that all cases together may still have, and numbers for
+    new variables."""
 
     lifts: int
     left: int = STEPS
+    terms: int = MOST_TERMS
     used: int = 0
 
     def step(self) -> None:
@@ -34,6 +39,12 @@ class Budget:
         self.left -= 1
         if self.left < 0:
             raise CountingError(f"not counted exactly: more than {STEPS} chambers")
+
+    def found(self, terms: int) -> None:
+        """One more case, of so many terms. Raises `CountingError` when all have too many."""
+        self.terms -= terms
+        if self.terms < 0:
+            raise CountingError("not counted exactly: the formula would have too many terms")
 
     def fresh(self) -> str:
         """A name that no other variable has."""
@@ -63,6 +74,7 @@ def sum_up(system: System, poly: Polynomial, names: tuple[str, ...], out: list[P
         sum_up(system, poly, names, out, budget)
         return
     if not system.free:
+        budget.found(len(poly.terms))
         out.append(_piece(system, poly, names))
         return
     name = _cheapest(system, poly)

@@ -83,6 +83,38 @@ def test_floors_remainders_and_unions(text: str) -> None:
     compare(points, count_set(points), 12)
 
 
+TILED = {
+    "a triangle": "[N] -> { [t,u,i,j] : 0<=i<N and 0<=j<=i and 8t<=i<8t+8 and 8u<=j<8u+8 }",
+    "its tiles": "[N] -> { [t,u] : 0<=u<=t and 8t<N }",
+    "rows of its tiles": "[N] -> { [t,u,i] : 0<=u<=t and 8t<=i<8t+8 and i<N }",
+    "two levels": "[N] -> { [t,u,a,b] : 0<=u<t and 0<=a<=3 and 0<=b<=1 and 12t+3a<N and 12u+6b<N }",
+    "two sizes": "[N,M] -> { [t,i,j] : 0<=i<N and i<=j<M and 8t<=j<8t+8 }",
+    "skewed": "[N,T] -> { [a,t,i] : 0<=t<T and 0<=i<N and 8a<=t+i<8a+8 and i<=2t }",
+    "an equality": "[N] -> { [t,i,j] : 0<=i<N and i<j<N and 8t+5=j }",
+    "a step": "[N] -> { [t,i,j] : 0<=8t<N and 8t<=i<min(N,8t+8) and i<=j<8t+8 and (j-i) mod 3 = 0 }",
+}
+
+
+@pytest.mark.parametrize("which", TILED)
+def test_tiles_are_counted_in_digits(which: str) -> None:
+    points = isl.Set(TILED[which])
+    formula = count_set(points, isl.Set.universe(points.params().get_space()))
+    assert formula.exact
+    compare(points, formula, 40, some=120)
+
+
+def test_what_digits_keep_short() -> None:
+    """Pairs of tiles with rests of their own: a polynomial, where other ways have a floor for each constant."""
+    both = isl.Set("[N] -> { [t,u,v,a,b] : t<u and t<v and 0<=t and 0<=a<=15 and 96u+6a<N and 0<=b<=11 and 96v+8b<N }")
+    formula = count_set(both, isl.Set("[N] -> { : N >= 1 }").params())
+    assert formula.exact and len(formula.pieces) <= 2 and len(str(formula)) < 800
+    for n in (1, 7, 96, 97, 191, 192, 200, 300):
+        tiles = [(u, v) for u in range(0, n) for v in range(1) if 96 * u < n]
+        rows = [sum(96 * u + 6 * a < n for a in range(16)) for u, _ in tiles]
+        columns = [sum(96 * v + 8 * b < n for b in range(12)) for v, _ in tiles]
+        assert formula(N=n) == sum(sum(rows[t + 1 :]) * sum(columns[t + 1 :]) for t in range(len(tiles)))
+
+
 @pytest.mark.parametrize("name", polybench.MODULES)
 def test_domains_of_polybench(name: str) -> None:
     k = polybench.load(name)
