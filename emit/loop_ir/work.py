@@ -24,7 +24,7 @@ from polyc.poly.expr import Binary, Const, Expr, Var, substitute, variables
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
-from polyc.poly.scop import Scop
+from polyc.poly.scop import ENDLESS, Scop
 
 OPERATIONS = 2_000_000
 """isl operations for one nest of loops (a tenth of a second)."""
@@ -148,6 +148,8 @@ class _Counter:
     def loop(self, s: For, at: _Place) -> list[Formula]:
         """Those of a loop and of what is in it."""
         lo, hi = substitute(s.lo, at.lets), substitute(s.hi, at.lets)
+        if isinstance(hi, Const) and hi.value == ENDLESS:
+            return self.ended_by_data(s, at, lo, hi)
         depends = (variables(lo) | variables(hi)) & set(at.around)
         why = at.why or ("data may end a loop early" if s.until is not None else "")
         k, names = len(at.around), (*at.around, s.var)
