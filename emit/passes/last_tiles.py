@@ -4,19 +4,22 @@
         if W - 16 * t >= 16:                            for t in range(0, (W + 15) // 16):
             Y[16 * t : 16 * t + 16] = ...      ->           s = min(16 * t, W - 16)
         else:                                               Y[s : s + 16] = ...
-            Y[16 * t : W] = ...                         else: as before
+            Y[16 * t : W] = ...                         else if W >= 4: the same with tiles of 4
+                                                        else: what there is of one
 
 Elements that two tiles have are computed twice, with the same result: what is done for an element must depend on the
 element alone, not on the tile it is in, and the loop must read nothing that it writes, but in buffers that each
 iteration has for itself. Where `W` is a symbol a partial tile would ask for every vector how much of it is left; that
-matters for tiles in registers, which sums add to.
+matters for tiles in registers, which sums add to: their sums would be in memory, and the questions are more code than
+the full tile. Where not even one tile is full, narrow ones are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
+from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
@@ -32,7 +35,7 @@ from polyc.emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs
+from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full, not_negative
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
@@ -42,10 +45,12 @@ from polyc.poly.records import dataclass
 
 @dataclass(frozen=True)
 class MovedBack:
-    """A loop over full tiles only, right where `condition` holds."""
+    """A loop over full tiles only, right where `condition` holds; `narrow` is right elsewhere (None: nothing is known
+    that is)."""
 
     condition: Expr
     loop: For
+    narrow: Stmt | None
 
 
 def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt) -> MovedBack | None:
@@ -58,32 +63,79 @@ def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt) -> MovedBack 
     """
     if loop.kind != "serial" or loop.step != 1 or loop.until is not None or loop.lo != const_int(0):
         return None
-    if len(conditions) != 1 or not _again(full_tile) or not _in_registers(full_tile):
-        return None
-    found = _tile(conditions[0], loop.var)
+    found = _tile(conditions[0], loop.var) if len(conditions) == 1 and _again(full_tile) else None
     if found is None:
         return None
     size, room = found
+    along = _across(loop.body, conditions[0], size)
     start = Var(_fresh(f"{loop.var}_start", full_tile))
-    tile = _Tile(loop.var, size, start, _across(loop.body, conditions[0], size))
+    tile = _Tile(loop.var, size, start, frozenset(s.var for s in along))
+    if not _in_registers(full_tile, tile.across):
+        return None
     try:
         body = map_exprs(full_tile, tile.moved)
     except _NoElement:
         return None
+    moved = _tiles(loop, loop.hi, size, room, start, body)
+    left = rebuild(room.shift(size) - linear(Var(loop.var)).scale(size))
+    known = all(left in operands(s.hi, "min") for s in along)
+    narrow = _narrow(loop, tile, body, room.shift(size)) if known else None
+    return MovedBack(Binary(">=", rebuild(room), const_int(0), bool_), moved, narrow)
+
+
+def _tiles(loop: For, count: Expr, size: int, room: Linear, start: Var, body: Stmt) -> For:
+    """The loop over tiles of this size, the last one moved back; `body` is that of the tile at `start`."""
     value = Binary("min", rebuild(linear(Var(loop.var)).scale(size)), rebuild(room), i64)
-    moved = For(loop.var, loop.lo, loop.hi, 1, Let(start.name, value, body), loop.kind, loop.factor, loop.loop)
-    return MovedBack(Binary(">=", rebuild(room), const_int(0), bool_), moved)
+    return For(loop.var, loop.lo, count, 1, Let(start.name, value, body), loop.kind, loop.factor, loop.loop)
 
 
-def _across(body: Stmt, condition: Expr, size: int) -> frozenset[str]:
-    """The variables of the loops over the elements of a tile: those that the condition makes full."""
-    found = set()
+def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear) -> Stmt | None:
+    """What the loop does where it has less elements than a tile: narrow tiles, or what is left of one.
+
+    Args:
+        body: the tile at `tile.start`.
+        extent: how many elements there are, if the loop runs at all.
+    """
+    along = [s for s in walk(body) if isinstance(s, For) and s.var in tile.across]
+    if any(s.hi != const_int(tile.size) for s in along):
+        return None
+    elements, start = rebuild(extent), tile.start
+    narrow: Stmt
+    if all(s.kind == "vector" for s in along):
+        lanes = max(s.factor or 1 for s in along)
+        widths = [lanes]
+        left = Binary("min", const_int(max(1, min(lanes, tile.size) - 1)), elements, i64)
+        left = Binary("max", const_int(1), left, i64)  # known to be some, or every vector would ask
+        narrow = Let(start.name, const_int(0), _narrowed(body, tile, left))
+    else:
+        halves = {tile.size >> n for n in range(1, tile.size.bit_length())}  # there are never more than two
+        widths = sorted({*halves, 2} - {1}, reverse=True)  # (two by themselves would take twice as long as one)
+        each = _narrowed(body, tile, const_int(1))
+        narrow = For(start.name, const_int(0), elements, 1, each, "serial", None, loop.loop)
+    widths = [w for w in widths if 1 < w < tile.size]
+    for w in reversed(widths):
+        count = Binary("//", rebuild(extent.shift(w - 1)), const_int(w), i64)
+        tiles = _tiles(loop, count, w, extent.shift(-w), start, _narrowed(body, tile, const_int(w)))
+        narrow = If(Binary(">=", elements, const_int(w), bool_), tiles, narrow)
+    some = (Binary(">=", e, const_int(1), bool_) for e in (loop.hi, elements))
+    return If(Binary("and", *some, bool_), narrow, None)
+
+
+def _narrowed(body: Stmt, tile: _Tile, width: Expr) -> Stmt:
+    """The tile with so many elements only."""
+    inner = with_bodies(body, tuple(_narrowed(b, tile, width) for b in body.bodies()))
+    return replace(inner, hi=width) if isinstance(inner, For) and inner.var in tile.across else inner
+
+
+def _across(body: Stmt, condition: Expr, size: int) -> list[For]:
+    """The loops over the elements of a tile: those that the condition makes full."""
+    found = []
     for s in walk(body):
         limit = full(s) if isinstance(s, For) else None
         if limit is not None and condition in limit.conditions and limit.trip == size and limit.lo == const_int(0):
             assert isinstance(s, For)
-            found.add(s.var)
-    return frozenset(found)
+            found.append(s)
+    return found
 
 
 def _tile(condition: Expr, var: str) -> tuple[int, Linear] | None:
@@ -148,17 +200,22 @@ def _again(body: Stmt) -> bool:
     return not (written - own) & set(_read(body))
 
 
-def _in_registers(body: Stmt) -> bool:
-    """Whether a loop adds to a buffer in registers."""
+def _in_registers(body: Stmt, across: frozenset[str]) -> bool:
+    """Whether a loop, other than those over the tile's elements, updates a buffer in registers."""
     registers = {s.buffer.name for s in walk(body) if isinstance(s, Alloc) and s.buffer.space == "register"}
-    loops = (s for s in walk(body) if isinstance(s, For) and s.kind == "serial")
-    return any(isinstance(s, Store) and s.array in registers for loop in loops for s in walk(loop.body))
+    loops = (s for s in walk(body) if isinstance(s, For) and s.var not in across)
+    stores = (s for loop in loops for s in walk(loop.body) if isinstance(s, Store) and s.array in registers)
+    return any(s.array in _arrays(s.value) for s in stores)
 
 
 def _read(body: Stmt) -> Iterator[str]:
     for s in walk(body):
         for top in stmt_exprs(s):
-            yield from (e.array for e in walk_expr(top) if isinstance(e, (Load, VLoad)))
+            yield from _arrays(top)
+
+
+def _arrays(e: Expr) -> Iterator[str]:
+    return (x.array for x in walk_expr(e) if isinstance(x, (Load, VLoad)))
 
 
 def _fresh(name: str, body: Stmt) -> str:

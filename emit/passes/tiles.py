@@ -315,7 +315,8 @@ class _Separator:
                 pending = whole
             elif back is not None:
                 others = [c for c in pending if c not in own]
-                return If(back.condition, back.loop, replace(loop, body=self.partial(own, loop.body, place))), others
+                narrow = back.narrow or replace(loop, body=self.partial(own, loop.body, place))
+                return If(back.condition, back.loop, narrow), others
             else:
                 body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:

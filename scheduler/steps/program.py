@@ -168,12 +168,12 @@ class Program(Core):
         return self._step("gather", args, done.tree, "none", scop=done.scop)
 
     def eliminate(self) -> Self:
-        """Leave out what the program computes in vain or twice, element by element.
+        """Leave out what the program computes in vain or twice, element by element, and arrays that only hand it on.
 
         Arguments: none; the first of all steps.
         Before -> after: `i < 64: t[i] = f(i); i < 64: u[i] = f(i); i < 32: B[i] = t[i] + u[i]` -> `i < 32: t[i] =
         f(i); i < 32: B[i] = t[i] + t[i]`. Of each statement the hull of the instances stays whose values reach a
-        result; of arrays with the same values one.
+        result; of arrays with the same values one; of arrays whose elements one statement reads, each once, none.
         Refused when: there is nothing to leave out; earlier steps have changed the order.
         """
         from polyc.poly.rewriting.waste import without_waste
@@ -182,7 +182,7 @@ class Program(Core):
             raise ScheduleError("eliminate is the first of all steps: earlier ones have changed the order")
         scop = without_waste(self.scop)
         if scop is self.scop:
-            raise ScheduleError("eliminate: every instance is needed, and no two arrays have the same values")
+            raise ScheduleError("eliminate: every instance is needed, and no array has the values of another")
         return self._step("eliminate", {}, scop.tree, "none", scop=scop)
 
     def _legal_before(self, what: str) -> None:

@@ -123,7 +123,8 @@ def times(n: int, a: Expr) -> Expr:
 )
 def test_what_has_to_hold(loop: For, moves: bool) -> None:
     assert isinstance(loop.body, For)
-    summed = For("k", const_int(0), const_int(9), 1, Store("R", (const_int(0),), Load("Z", (Var("k"),), f32)), "serial")
+    total = Store("R", (I,), Binary("+", Load("R", (I,), f32), Load("Z", (Var("k"),), f32), f32))
+    summed = For("k", const_int(0), const_int(9), 1, total, "serial")
     tile_buffer = Buffer("R", f32, (const_int(SIZE),), "register")
     whole = Alloc(tile_buffer, Block((summed, replace(loop.body, hi=const_int(SIZE)))))
     assert (moved_back(loop, [FULL], whole) is not None) is moves
