@@ -36,7 +36,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("factors", _factors),
         ("recurrences", lambda fn, target: recurrences_last(fn)),
         ("fma", lambda fn, target: contract(fn)),
-        ("tiles", lambda fn, target: separate_tiles(fn, again=vectorise)),
+        ("tiles", lambda fn, target: separate_tiles(fn, again=target if vectorise else None)),
         ("matrices", _matrices if vectorise else lambda fn, target: fn),
         ("unroll", lambda fn, target: unroll(fn, waiting=True)),
         ("simplify", clean),

@@ -37,10 +37,12 @@ from polyc.emit.loop_ir.loops import (
 )
 from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full, not_negative
+from polyc.emit.passes.vectorise import lanes_of
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
+from polyc.poly.target import Target
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,14 @@ class MovedBack:
     narrow: Stmt | None
 
 
-def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt) -> MovedBack | None:
+def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt, target: Target) -> MovedBack | None:
     """The loop with its last tile moved back; None where that cannot be, or sizes are numbers.
 
     Args:
         loop: a serial loop over tiles, whose last one may be partial.
         conditions: when one of its iterations has a full tile.
         full_tile: its body for full tiles.
+        target: says how many elements a vector has.
     """
     if loop.kind != "serial" or loop.step != 1 or loop.until is not None or loop.lo != const_int(0):
         return None
@@ -79,7 +82,7 @@ def moved_back(loop: For, conditions: list[Expr], full_tile: Stmt) -> MovedBack 
     moved = _tiles(loop, loop.hi, size, room, start, body)
     left = rebuild(room.shift(size) - linear(Var(loop.var)).scale(size))
     known = all(left in operands(s.hi, "min") for s in along)
-    narrow = _narrow(loop, tile, body, room.shift(size)) if known else None
+    narrow = _narrow(loop, tile, body, room.shift(size), target) if known else None
     return MovedBack(Binary(">=", rebuild(room), const_int(0), bool_), moved, narrow)
 
 
@@ -89,7 +92,7 @@ def _tiles(loop: For, count: Expr, size: int, room: Linear, start: Var, body: St
     return For(loop.var, loop.lo, count, 1, Let(start.name, value, body), loop.kind, loop.factor, loop.loop)
 
 
-def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear) -> Stmt | None:
+def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear, target: Target) -> Stmt | None:
     """What the loop does where it has less elements than a tile: narrow tiles, or what is left of one.
 
     Args:
@@ -102,9 +105,10 @@ def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear) -> Stmt | None:
     elements, start = rebuild(extent), tile.start
     narrow: Stmt
     if all(s.kind == "vector" for s in along):
-        lanes = max(s.factor or 1 for s in along)
+        lanes = max(lanes_of(s, target) for s in along)
+        lanes = lanes if 1 < lanes < tile.size else tile.size
         widths = [lanes]
-        left = Binary("min", const_int(max(1, min(lanes, tile.size) - 1)), elements, i64)
+        left = Binary("min", const_int(lanes - 1), elements, i64)
         left = Binary("max", const_int(1), left, i64)  # known to be some, or every vector would ask
         narrow = Let(start.name, const_int(0), _narrowed(body, tile, left))
     else:

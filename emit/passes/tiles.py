@@ -30,6 +30,7 @@ from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite, substitute
 from polyc.poly.records import dataclass
+from polyc.poly.target import Target
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
 
@@ -55,13 +56,13 @@ class _Place:
         return _Place(bounds, {**self.ranges, stmt.var: span})
 
 
-def separate_tiles(fn: Function, rests: bool = True, again: bool = False) -> Function:
+def separate_tiles(fn: Function, rests: bool = True, again: Target | None = None) -> Function:
     """Version the subtrees whose unrolled and vector loops have partial tiles.
 
     Args:
         rests: partial tiles of a constant size get versions of their own.
-        again: instances may run twice, where nobody sees it (`last_tiles.py`); else each runs once, as is proved of
-            the loops before.
+        again: instances may run twice, where nobody sees it (`last_tiles.py`), in code for this machine; else each
+            runs once, as is proved of the loops before.
     """
     shapes = {b.name: b.shape for b in fn.buffers}
     shapes |= {s.buffer.name: s.buffer.shape for s in walk(fn.body) if isinstance(s, Alloc)}
@@ -204,7 +205,7 @@ def _for_all(loop: For, conditions: list[Expr]) -> list[Expr] | None:
 
 
 class _Separator:
-    def __init__(self, rests: bool, again: bool, shapes: Shapes) -> None:
+    def __init__(self, rests: bool, again: Target | None, shapes: Shapes) -> None:
         self.rests, self.again, self.shapes = rests, again, shapes
 
     def top(self, stmt: Stmt, place: _Place) -> Stmt:
@@ -307,10 +308,10 @@ class _Separator:
             whole = _for_all(loop, pending) if expand else None
             own = [c for c in pending if loop.var in variables(c)]
             back = None
-            if self.again and not expand and all(_one_rest(c, place) is None for c in own):
+            if self.again is not None and not expand and all(_one_rest(c, place) is None for c in own):
                 from polyc.emit.passes.last_tiles import moved_back  # (of sizes that are symbols)
 
-                back = moved_back(loop, own, _assuming(body, frozenset(own)))
+                back = moved_back(loop, own, _assuming(body, frozenset(own)), self.again)
             if whole is not None:
                 pending = whole
             elif back is not None:

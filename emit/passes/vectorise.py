@@ -118,14 +118,6 @@ class _Vectoriser:
             return buffer
         return replace(buffer, shape=(*buffer.shape[:-1], const_int(int(last.value) + lanes - rest)))
 
-    def lanes_of(self, loop: For) -> int:
-        """The factor, or the target's vector length for the widest data type in the loop."""
-        if loop.factor is not None:
-            return loop.factor
-        stores = [s for s in walk(loop.body) if isinstance(s, Store)]
-        types = [s.value.dtype for s in stores] + [x.dtype for s in stores for x in loads(s.value)]
-        return self.target.lanes(widest([t for t in types if t != bool_]))
-
     def short(self, loop: For, chunks: int, place: _Place) -> bool:
         """Whether the chunks are written out: few and light, or needed for constant subscripts."""
         if chunks > WRITTEN_OUT:
@@ -141,7 +133,7 @@ class _Vectoriser:
         parts = self.one_by_one(loop, place) if place.fresh else None
         if parts is not None:
             return self.visit(parts, replace(place, fresh=()))
-        lanes, out = self.lanes_of(loop), self.loop(loop, place)
+        lanes, out = lanes_of(loop, self.target), self.loop(loop, place)
         most = max(_scattered(out), *(_scattered(s.body) for s in walk(out) if isinstance(s, For)), 0)
         if most <= MOST_SCATTERED:
             return out
@@ -155,7 +147,7 @@ class _Vectoriser:
 
     def one_by_one(self, loop: For, place: _Place) -> Stmt | None:
         """The loop with single iterations at the end where it reads what was just stored; None: it reads no such."""
-        lanes = self.lanes_of(loop)
+        lanes = lanes_of(loop, self.target)
         parts = one_by_one(loop, place.fresh, lanes, self.names) if lanes > 1 else None
         if parts is None:
             return None
@@ -166,7 +158,7 @@ class _Vectoriser:
         for s in walk(loop.body):
             if isinstance(s, For) and s.kind == "vector":
                 raise Cannot(f"the loop '{s.loop}' inside it is a vector, too")
-        lanes = self.lanes_of(loop)
+        lanes = lanes_of(loop, self.target)
         if lanes < 2:
             raise Cannot("one element fills a vector register")
         if lanes & (lanes - 1):
@@ -193,6 +185,15 @@ class _Vectoriser:
         runs = exact or nonnegative(linear(Binary("-", trip, const_int(1), i64)), place.bounds)
         out = accumulators.around(Block(tuple(parts)), None if runs else Binary("<", const_int(0), count, bool_))
         return out if bound is None else Let(bound, trip, out)
+
+
+def lanes_of(loop: For, target: Target) -> int:
+    """The factor of a vector loop, or the target's vector length for the widest data type in it."""
+    if loop.factor is not None:
+        return loop.factor
+    stores = [s for s in walk(loop.body) if isinstance(s, Store)]
+    types = [s.value.dtype for s in stores] + [x.dtype for s in stores for x in loads(s.value)]
+    return target.lanes(widest([t for t in types if t != bool_]))
 
 
 def _scattered(body: Stmt) -> int:

@@ -43,9 +43,7 @@ def without_handed_on(scop: Scop) -> Scop:
         return scop
     arrays = {n: a for n, a in scop.arrays.items() if n not in gone}
     kept = tuple(f for f in scop.tree.filters if any(n in statements for n in f.domain))
-    return replace(
-        scop, arrays=arrays, statements=statements, tree=kept[0].child if len(kept) == 1 else Sequence(kept)
-    )
+    return replace(scop, arrays=arrays, statements=statements, tree=kept[0].child if len(kept) == 1 else Sequence(kept))
 
 
 def _readers(

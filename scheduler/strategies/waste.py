@@ -1,6 +1,6 @@
-"""Strategy: what the program computes in vain or twice or only hands on is left out before anything else is decided (step
-`eliminate`): a fused kernel of which a slice is read, or two branches that begin alike, is no larger than its results
-need."""
+"""Strategy: what the program computes in vain or twice, or only hands on, is left out before anything else is decided
+(step `eliminate`): a fused kernel of which a slice is read, or two branches that begin alike, is no larger than its
+results need."""
 
 from __future__ import annotations
 
@@ -15,4 +15,6 @@ def eliminate(plan: Plan) -> None:
     found = without_waste(plan.scop)
     if found is not plan.scop:
         figures = {"statements": len(plan.scop.statements), "left": len(found.statements)}
-        plan.attempt(plan.scop.name, "dead, common and passing statements are left out", lambda s: s.eliminate(), **figures)
+        plan.attempt(
+            plan.scop.name, "dead, common and passing statements are left out", lambda s: s.eliminate(), **figures
+        )
