@@ -121,8 +121,8 @@ def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear, target: Target) 
         count = Binary("//", rebuild(extent.shift(w - 1)), const_int(w), i64)
         tiles = _tiles(loop, count, w, extent.shift(-w), start, _narrowed(body, tile, const_int(w)))
         narrow = If(Binary(">=", elements, const_int(w), bool_), tiles, narrow)
-    some = (Binary(">=", e, const_int(1), bool_) for e in (loop.hi, elements))
-    return If(Binary("and", *some, bool_), narrow, None)
+    any_, one = (Binary(">=", e, const_int(1), bool_) for e in (loop.hi, elements))
+    return If(Binary("and", any_, one, bool_), narrow, None)
 
 
 def _narrowed(body: Stmt, tile: _Tile, width: Expr) -> Stmt:

@@ -311,7 +311,8 @@ class _Separator:
             if self.again is not None and not expand and all(_one_rest(c, place) is None for c in own):
                 from polyc.emit.passes.last_tiles import moved_back  # (of sizes that are symbols)
 
-                back = moved_back(loop, own, _assuming(body, frozenset(own)), self.again)
+                full_tile = _assuming(body, frozenset(own))
+                back = moved_back(loop, own, full_tile, self.again)
             if whole is not None:
                 pending = whole
             elif back is not None:

@@ -121,7 +121,8 @@ def test_no_version_is_made_for_what_a_version_around_it_rules_out(name: str) ->
 
 @pytest.mark.parametrize("backend", in_part(ALL, lambda b: b == "llvm"))
 def test_tiles_at_the_end_of_any_number_of_columns(backend: str) -> None:
-    """Their sums run over whole vectors in registers: nothing in the loop asks where the columns end."""
+    """Their sums run over vectors in registers: nothing in the loop asks where the columns end, but the lanes of the
+    tile for less than a vector."""
     rng = np.random.default_rng()
     s = automatic(images.scop(), targets.get("x86-64-v3"))
     for n, k in ((2, 37), (1, 1), (3, 16), (1, 3)):
@@ -131,7 +132,8 @@ def test_tiles_at_the_end_of_any_number_of_columns(backend: str) -> None:
     fn = lower(s.scop, s.tree, "f", targets.get("x86-64-v3"))
     sums = [x for x in walk(fn.body) if isinstance(x, For) and x.loop == "c"]
     assert sums and not any(isinstance(x, If) for loop in sums for x in walk(loop.body))
-    assert not any(isinstance(x, Store) and isinstance(x.value, Select) for loop in sums for x in walk(loop.body))
+    asking = [loop for loop in sums if any(isinstance(x, Store) and isinstance(x.value, Select) for x in walk(loop))]
+    assert len(asking) <= 2 < len(sums)
 
 
 @op
