@@ -37,6 +37,9 @@ MOST = 5 / 8
 """A statement of which more is needed runs whole: to leave out the borders of padded images and of tiles saves little,
 and odd extents and split loops cost time."""
 
+SOME = 64
+"""A size for those that are symbols, where it is only asked how much of a statement is needed."""
+
 Edges = Mapping[tuple[str, str], isl.Map]
 """By (reader, writer): from an instance to those whose values it may see."""
 
@@ -266,8 +269,22 @@ def _hull(scop: Scop, name: str, some: isl.Set, sums: set[str]) -> isl.Set:
     needed, points = points_of_box(hull), points_of_box(whole)
     if needed is not None and points is not None and needed > MOST * points and not _has_gaps(hull):
         return whole
+    if points is None and _most_of_some_size(hull, whole):
+        return whole
     cut = hull.gist(whole)
     return whole if whole.is_subset(cut) else _named(whole.intersect(cut).coalesce(), s)
+
+
+def _most_of_some_size(part: isl.Set, whole: isl.Set) -> bool:
+    """Whether remainders cut a statement of symbolic sizes, and of one size (`SOME`) most is left: the rows that a
+    stride does not reach at the end of a padded image would cost a question in every vector."""
+    if part.get_basic_sets()[0].dim(isl.dim_type.div) <= whole.get_basic_sets()[0].dim(isl.dim_type.div):
+        return False
+    for k in range(whole.dim(isl.dim_type.param)):
+        part, whole = (x.fix_val(isl.dim_type.param, k, isl.Val(SOME)) for x in (part, whole))
+    if whole.is_empty() or not (part.is_bounded() and whole.is_bounded()):
+        return False
+    return int(part.count_val().to_python()) > MOST * int(whole.count_val().to_python())
 
 
 def _named(domain: isl.Set, s: Statement) -> isl.Set:

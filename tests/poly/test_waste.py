@@ -150,6 +150,39 @@ def sums(X: f32[64, 8]) -> f32[64]:
 
 
 @op
+def padded(X: f32[N]) -> f32[(N + 1) // 2]:
+    """Where N is even nobody reads the last element of P."""
+    P = zeros((N + 2,), f32)
+    Y = empty(((N + 1) // 2,), f32)
+    for i in range(N):
+        P[i + 1] = X[i]
+    for i in range((N + 1) // 2):
+        Y[i] = P[2 * i] + P[2 * i + 1] + P[2 * i + 2]
+    return Y
+
+
+def test_remainders_at_the_end_of_any_size_are_no_reason_to_ask_in_every_iteration() -> None:
+    scop = padded.scop()
+    assert without_waste(scop) is scop
+
+
+@op
+def gaps(X: f32[N]) -> f32[(N + 1) // 2]:
+    T = empty((N,), f32)
+    Y = empty(((N + 1) // 2,), f32)
+    for i in range(N):
+        T[i] = exp(X[i])
+    for i in range((N + 1) // 2):
+        Y[i] = T[2 * i]
+    return Y
+
+
+def test_of_any_size_every_second_element_is_left_out() -> None:
+    (made,) = [s for s in without_waste(gaps.scop()).statements.values() if s.array == "T"]
+    assert made.domain.fix_val(isl.dim_type.param, 0, isl.Val(9)).count_val().to_python() == 5
+
+
+@op
 def changed_between(X: f32[64]) -> f32[64]:
     A = zeros((64,), f32)
     T = zeros((64,), f32)
