@@ -121,7 +121,7 @@ CASES = [(matmul, (130, 72, 48), "none"), (singles_turned, (17, 40, 37), "none")
 @needs_shim
 @pytest.mark.parametrize(
     ("operator", "size", "check"),
-    [pytest.param(*c, marks=() if k == 1 else pytest.mark.long) for k, c in enumerate(CASES)],
+    [pytest.param(*c, marks=pytest.mark.long) for c in CASES],  # a few elements: the test below
 )
 def test_fragment_by_fragment(operator: Any, size: tuple[int, int, int], check: str) -> None:
     scop, fn = lowered(operator)

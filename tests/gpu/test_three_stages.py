@@ -80,7 +80,9 @@ def test_few_panels(panels: int) -> None:
     assert (simt.results(schedule.scop, fn, [a.astype("f2"), b.astype("f2")], races=True)[0] == a @ b).all()
 
 
-@pytest.mark.parametrize("pending", [pytest.param(0, marks=pytest.mark.long), 1, 2])
+@pytest.mark.parametrize(
+    "pending", [pytest.param(0, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.long), 2]
+)
 def test_the_interpreter_knows_groups(pending: int) -> None:
     scop, fn = lowered()
     args, expected = arguments()

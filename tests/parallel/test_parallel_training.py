@@ -14,6 +14,7 @@ CLOSE = 1e-6  # of each gradient's largest element
 DELAY = 1.0  # seconds of each message: longer than a step takes on the busiest machine
 
 
+@pytest.mark.long
 def test_kernels_run_while_a_message_is_under_way() -> None:
     """With two groups and a slow link: the second is asked for, behind kernels that follow the first, long before the
     first has arrived."""
@@ -44,6 +45,7 @@ def test_gradients_are_those_of_one_process(name: str, ranks: int) -> None:
     assert len({s["digest"] for s in said}) == 1  # the same bits on all ranks
 
 
+@pytest.mark.long
 def test_training_goes_on_from_a_file_also_at_another_number_of_ranks(tmp_path: Path) -> None:
     for ranks in (3, 2):
         for s in launch(ranks, "resume", str(tmp_path)):

@@ -53,7 +53,7 @@ def check(kind: str, ranks: int, victim: int, step: int, *flags: str) -> None:
         assert any(f"rank {victim} is gone" in text for some in said.values() for text in some), said
 
 
-@pytest.mark.parametrize("kind", ["killed", "weights"])
+@pytest.mark.parametrize("kind", ["killed", pytest.param("weights", marks=pytest.mark.long)])
 def test_a_fault_is_one_line_on_every_rank(kind: str) -> None:
     check(kind, 3, 1, 3)
 
