@@ -61,7 +61,11 @@ class Growing:
             self._room[c.past] = _with_rows(caches[c.past], c.axis, self.used[c.size], 2 * self.used[c.size] + LEAST)
 
     def cache(self, name: str) -> np.ndarray:
-        """The rows in use of a cache, by the name of its input: a view, which the next call may leave behind."""
+        """The rows in use of a cache, by the name of its input: a view, which the next call may leave behind.
+
+        Raises:
+            ArgumentError: there is no such cache, or nothing has been given to start with.
+        """
         c = next((c for c in self.caches if name in (c.past, c.present)), None)
         if c is None or c.past not in self._room:
             raise ArgumentError(f"there is no cache '{name}'")

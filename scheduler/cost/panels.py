@@ -13,7 +13,7 @@ from math import gcd
 from polyc.poly.target import Target
 
 SCATTER_CYCLES = 2.0  # an element of the result that is stored alone
-TURNED_CYCLES = 1.0  # an element of a tile whose rows lie together: shuffles turn them, several are stored at once
+TURNED_CYCLES = 1.5  # an element of a tile whose rows lie together: shuffles turn them, several are stored at once
 TURNED_ROWS = 4  # so many of them are worth that
 SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
