@@ -278,7 +278,8 @@ def _hull(scop: Scop, name: str, some: isl.Set, sums: set[str]) -> isl.Set:
 def _most_of_some_size(part: isl.Set, whole: isl.Set) -> bool:
     """Whether remainders cut a statement of symbolic sizes, and of one size (`SOME`) most is left: the rows that a
     stride does not reach at the end of a padded image would cost a question in every vector."""
-    if part.get_basic_sets()[0].dim(isl.dim_type.div) <= whole.get_basic_sets()[0].dim(isl.dim_type.div):
+    remainders = [max((b.dim(isl.dim_type.div) for b in x.get_basic_sets()), default=0) for x in (part, whole)]
+    if remainders[0] <= remainders[1]:
         return False
     for k in range(whole.dim(isl.dim_type.param)):
         part, whole = (x.fix_val(isl.dim_type.param, k, isl.Val(SOME)) for x in (part, whole))

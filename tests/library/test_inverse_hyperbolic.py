@@ -14,8 +14,9 @@ from onnx import helper
 import polyc
 
 TYPES = {np.float16: (10, 10), ml_dtypes.bfloat16: (16, 7), np.float32: (1, 23), np.float64: (11, 52)}
-UNITS = 2.5
-"""Units in the last place of the result that these may be away (measured: 1.4)."""
+UNITS = 3.0
+"""Units in the last place of the result that these may be away (measured: 2.6, Acosh of f32 at 1.0005; five roundings,
+and the logarithm's)."""
 
 
 def of_all(dtype: Any, low: float) -> np.ndarray:
