@@ -125,8 +125,3 @@ def _factor(e: Expr, v: str, written: set[str]) -> int | None:
             a, b = _factor(e.a, v, written), _factor(e.b, v, written)
             return None if a is None or b is None else a + b if e.op == "+" else a - b
     return None
-
-
-def parts(e: Expr, op: str) -> list[Expr]:
-    """The operands of nested `min`s or `max`s."""
-    return [*parts(e.a, op), *parts(e.b, op)] if isinstance(e, Binary) and e.op == op else [e]

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import islpy as isl
 
-from polyc.emit.loop_ir.data_loops import parts, reaches
+from polyc.emit.loop_ir.data_loops import reaches
+from polyc.emit.loop_ir.linear import operands
 from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Let, Stmt, walk
 from polyc.poly.closed_forms.counting import count_or_bound, count_set
 from polyc.poly.closed_forms.formula import Formula
@@ -188,9 +189,9 @@ class _Counter:
         grown = _in(at.where.insert_dims(isl.dim_type.set, len(at.around), 1), space)
         known = reaches(s, self.buffers, at.lets)
         v = to_pw_aff(Var(s.var), space)
-        for e in parts(lo, "max"):
+        for e in operands(lo, "max"):
             grown = _where(grown, e, space, lambda a: v.ge_set(a))
-        for e in parts(hi, "min"):
+        for e in operands(hi, "min"):
             grown = _where(grown, e, space, lambda a: v.lt_set(a))
         for r in known:
             grown = _where(grown, r.index, space, lambda a: a.ge_set(a.sub(a)))

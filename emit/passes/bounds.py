@@ -25,8 +25,8 @@ def full(loop: For) -> Full | None:
     `range(max(a, b), min(c, d))` is full where its shortest constant distance, say d - a,
     is what counts: a >= b and d <= c. So is `range(a, max(1, min(c, d)))`, as far as d >= 1.
     """
-    least, hi_ = _at_least(loop.hi)
-    lows, highs = operands(loop.lo, "max"), operands(hi_, "min")
+    least, end = _at_least(loop.hi)
+    lows, highs = operands(loop.lo, "max"), operands(end, "min")
     best: Full | None = None
     for lo in lows:
         for hi in highs:

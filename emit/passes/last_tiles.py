@@ -100,7 +100,7 @@ def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear, target: Target) 
         extent: how many elements there are, if the loop runs at all.
     """
     along = [s for s in walk(body) if isinstance(s, For) and s.var in tile.across]
-    if any(s.hi != const_int(tile.size) for s in along):
+    if not along or any(s.hi != const_int(tile.size) for s in along):
         return None
     elements, start = rebuild(extent), tile.start
     narrow: Stmt

@@ -106,7 +106,10 @@ class Slots(Mapping[str, "Slot[int]"]):
 
 
 def _compiled(sizes: list[Extent], names: list[str]) -> Callable[..., Numbers]:
-    """A function of the symbols that gives all of the formulas' values."""
+    """A function of the symbols that gives all of the formulas' values.
+
+    Its text has numbers, operators and the names `s0`, `s1`, ... alone: no word of the model is evaluated.
+    """
     arguments = {n: f"s{k}" for k, n in enumerate(names)}
     values = "".join(f"{_text(s, arguments)}, " for s in sizes)
     function: Callable[..., Numbers] = eval(f"lambda {', '.join(arguments.values())}: ({values})")

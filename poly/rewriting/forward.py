@@ -10,7 +10,7 @@ the form of the subscripts alone, because the graph driver asks for hundreds of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import islpy as isl
@@ -52,16 +52,9 @@ def forward(scop: Scop, array: str) -> Scop:
         ScopError: the array cannot be substituted; the text says why.
     """
     writer = writer_of(scop, array)
-    inverse = _inverse(writer)
+    move = computed_by(writer)
     _check_order(scop, writer)
     _check_defined(scop, writer)
-
-    def move(node: Expr) -> Expr:
-        if isinstance(node, Load) and node.array == array:
-            values = {i: _shifted(node.index[k], -c) for i, (k, c) in inverse.items()}
-            return substitute(writer.value, values)
-        return node
-
     statements = {n: _rewritten(s, array, move) for n, s in scop.statements.items() if s is not writer}
     for name, new in statements.items():
         if not rounds_alike(scop, scop.statements[name], new):
@@ -73,19 +66,38 @@ def forward(scop: Scop, array: str) -> Scop:
     return replace(scop, arrays=arrays, statements=statements, tree=tree)
 
 
-def _inverse(writer: Statement) -> Mapping[str, tuple[int, int]]:
-    """For each iterator of the writer the dimension that it subscripts alone, and the offset there."""
+def computed_by(writer: Statement) -> Callable[[Expr], Expr]:
+    """What makes of a load of the writer's array the value that the writer computes for this element.
+
+    Raises:
+        ScopError: it does not write element by element, each once.
+    """
+    inverse = dimensions(writer.index, writer.iters)
+    if inverse is None:
+        raise ScopError(f"'{writer.array}' is not written element by element")
+    if set(inverse) != set(writer.iters):
+        raise ScopError(f"'{writer.array}' is written more than once")
+
+    def move(node: Expr) -> Expr:
+        if isinstance(node, Load) and node.array == writer.array:
+            return substitute(writer.value, {i: _shifted(node.index[k], -c) for i, (k, c) in inverse.items()})
+        return node
+
+    return move
+
+
+def dimensions(index: tuple[Expr, ...], iters: tuple[str, ...]) -> dict[str, tuple[int, int]] | None:
+    """For each iterator that a subscript is, but for a constant, the dimension and the constant; None where a subscript
+    is neither that nor a constant. With all iterators in it no two instances have the same element."""
     found: dict[str, tuple[int, int]] = {}
-    for k, subscript in enumerate(writer.index):
+    for k, subscript in enumerate(index):
         e, offset = subscript, 0
         if isinstance(subscript, Binary) and subscript.op in "+-" and isinstance(subscript.b, Const):
             e, offset = subscript.a, int(subscript.b.value) * (1 if subscript.op == "+" else -1)
-        if isinstance(e, Var) and e.name in writer.iters and e.name not in found:
+        if isinstance(e, Var) and e.name in iters and e.name not in found:
             found[e.name] = (k, offset)
         elif not isinstance(e, Const):
-            raise ScopError(f"'{writer.array}' is not written element by element")
-    if set(found) != set(writer.iters):
-        raise ScopError(f"'{writer.array}' is written more than once")
+            return None
     return found
 
 

@@ -15,15 +15,15 @@ from dataclasses import replace
 
 from polyc.poly.access import Access, accesses
 from polyc.poly.errors import ScopError
-from polyc.poly.expr import Expr, Load, Var, loads, rewrite, substitute
-from polyc.poly.rewriting.forward import writer_of
+from polyc.poly.expr import Load, loads, rewrite
+from polyc.poly.rewriting.forward import computed_by, dimensions, writer_of
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Sequence
 
 
 def without_handed_on(scop: Scop) -> Scop:
-    """The Scop without local arrays of which each element is read once, by a plain statement that runs over them
-    element by element; of copies, as often as it is. The Scop itself where there is none."""
+    """The Scop without local arrays of which each element is read once, by an instance of a plain statement; of copies,
+    by one instance of each. The Scop itself where there is none."""
     if not isinstance(scop.tree, Sequence) or not any(a.kind == "local" for a in scop.arrays.values()):
         return scop
     nests = [set(f.domain) for f in scop.tree.filters]
@@ -35,8 +35,9 @@ def without_handed_on(scop: Scop) -> Scop:
     for name in sorted(scop.statements, key=place.__getitem__):
         writer = statements[name]
         if nests[place[name]] == {name} and (readers := _readers(scop, statements, writer, place)):
+            value = computed_by(writer)
             for reader in readers:
-                statements[reader] = _computing(statements[reader], writer)
+                statements[reader] = replace(statements[reader], value=rewrite(statements[reader].value, value))
             del statements[name]
             gone.add(writer.array)
     if not gone:
@@ -52,8 +53,9 @@ def _readers(
     """The statements that can compute for themselves what `writer` hands on; None if not all can."""
     array = writer.array
     try:
-        if writer_of(scop, array).name != writer.name or not _element_by_element(writer.index, writer):
+        if writer_of(scop, array).name != writer.name:
             return None
+        computed_by(writer)
     except ScopError:
         return None
     if writer.value.dtype != scop.arrays[array].dtype:
@@ -72,22 +74,15 @@ def _readers(
     return list(found) if fits and _all_written(accesses(scop), array, set(found)) else None
 
 
-def _element_by_element(index: tuple[Expr, ...], s: Statement) -> bool:
-    """Whether each iterator is one subscript, in their order."""
-    return len(index) == len(s.iters) and all(
-        isinstance(e, Var) and e.name == name for e, name in zip(index, s.iters, strict=True)
-    )
-
-
 def _takes(reader: Statement, array: str) -> bool:
-    """Whether the reader is a plain statement that needs of the array one element an instance, as a value."""
-    here = [load for load in loads(reader.value) if load.array == array]
-    return (
-        reader.reduction is None
-        and reader.predicate is None
-        and not reader.dynamic
-        and all(_element_by_element(load.index, reader) for load in here)
-    )
+    """Whether the reader is a plain statement that needs of the array one element an instance, another one in each, as
+    a value."""
+    every = list(loads(reader.value))
+    hidden = any(inner.array == array for load in every for e in load.index for inner in loads(e))
+    taken = {load.index for load in every if load.array == array}
+    own = dimensions(taken.pop(), reader.iters) if len(taken) == 1 else None
+    plain = reader.reduction is None and reader.predicate is None and not reader.dynamic
+    return plain and not hidden and own is not None and set(own) == set(reader.iters)
 
 
 def _all_written(every: tuple[Access, ...], array: str, readers: set[str]) -> bool:
@@ -96,14 +91,3 @@ def _all_written(every: tuple[Access, ...], array: str, readers: set[str]) -> bo
     written = [a.map.range() for a in here if a.write]
     read = [a for a in here if not a.write]
     return len(written) == 1 and all(a.stmt in readers and a.map.range().is_subset(written[0]) for a in read)
-
-
-def _computing(reader: Statement, writer: Statement) -> Statement:
-    """The reader with what the writer computes in place of what it reads."""
-
-    def value(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.array == writer.array:
-            return substitute(writer.value, dict(zip(writer.iters, e.index, strict=True)))
-        return e
-
-    return replace(reader, value=rewrite(reader.value, value))

@@ -26,7 +26,7 @@ from polyc.poly.expr import Const, Expr, Load, const_int
 from polyc.poly.forms.ranges import bounds, points_of_box
 from polyc.poly.ordering.order import in_order
 from polyc.poly.rewriting.part import touched
-from polyc.poly.rewriting.specialise import fold
+from polyc.poly.rewriting.specialise import fix_params, fold
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Leaf, Node, loop_names, time_map
 
@@ -281,8 +281,8 @@ def _most_of_some_size(part: isl.Set, whole: isl.Set) -> bool:
     remainders = [max((b.dim(isl.dim_type.div) for b in x.get_basic_sets()), default=0) for x in (part, whole)]
     if remainders[0] <= remainders[1]:
         return False
-    for k in range(whole.dim(isl.dim_type.param)):
-        part, whole = (x.fix_val(isl.dim_type.param, k, isl.Val(SOME)) for x in (part, whole))
+    sizes = {part.get_dim_name(isl.dim_type.param, k): SOME for k in range(part.dim(isl.dim_type.param))}
+    part, whole = fix_params(part, sizes), fix_params(whole, sizes)
     if whole.is_empty() or not (part.is_bounded() and whole.is_bounded()):
         return False
     return int(part.count_val().to_python()) > MOST * int(whole.count_val().to_python())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from back_ends import execute
 
-from polyc import Operator, dims, empty, exp, f32, f64, grid, inout, op
+from polyc import Operator, dims, empty, exp, f16, f32, f64, grid, i64, inout, op
 from polyc.poly.expr import loads
 from polyc.poly.rewriting.handed_on import without_handed_on
 
@@ -117,6 +117,64 @@ def rounded(X: f64[N]) -> f64[N]:
 
 
 @op
+def rounded_to_half(X: f32[N]) -> f32[N]:
+    T = empty((N,), f16)
+    Y = empty((N,), f32)
+    for i in range(N):
+        T[i] = f16(X[i] * 1.1)
+    for i in range(N):
+        Y[i] = f32(T[i]) * 3.0
+    return Y
+
+
+@op
+def a_subscript(X: f32[N], J: f32[N]) -> f32[N]:
+    """Where an element is, is no value."""
+    T = empty((N,), i64)
+    Y = empty((N,), f32)
+    for i in range(N):
+        T[i] = i64(min(abs(J[i]), 0.5))
+    for i in range(N):
+        Y[i] = X[T[i]] + 1.0
+    return Y
+
+
+@op
+def numbered_from_one(X: f32[N]) -> f32[N]:
+    """The same values at other places of the array."""
+    T = empty((N + 1,), f32)
+    Y = empty((N,), f32)
+    for i in range(N):
+        T[i + 1] = X[i] + 1.0
+    for i in range(N):
+        Y[i] = T[i + 1] * 2.0
+    return Y
+
+
+@op
+def turned(X: f32[N, M]) -> f32[M, N]:
+    T = empty((N, M), f32)
+    Y = empty((M, N), f32)
+    for i, j in grid(N, M):
+        T[i, j] = exp(X[i, j])
+    for j, i in grid(M, N):
+        Y[j, i] = T[i, j] + 1.0
+    return Y
+
+
+@op
+def turned_and_read_twice(X: f32[N, M]) -> f32[M, N]:
+    """A copy is worth it where its elements are read by several instances: the rows of X are a column apart."""
+    T = empty((M, N + 1), f32)
+    Y = empty((M, N), f32)
+    for j, i in grid(M, N):
+        T[j, i] = X[i, j]
+    for j, i in grid(M, N):
+        Y[j, i] = T[j, i] + T[j, i - 1] if i > 0 else T[j, i]
+    return Y
+
+
+@op
 def in_parts(X: f32[N, M]) -> f32[N, M]:
     """Half of T is written in other loops."""
     T = empty((N, M), f32)
@@ -132,7 +190,8 @@ def in_parts(X: f32[N, M]) -> f32[N, M]:
 
 STAY = {
     chain: "", epilogue: "S", read_twice: "T", by_neighbours: "T", for_all_columns: "T", into_a_sum: "T",
-    changed: "T", rounded: "", in_parts: "T",
+    changed: "T", rounded: "", rounded_to_half: "", a_subscript: "T", numbered_from_one: "", turned: "",
+    turned_and_read_twice: "T", in_parts: "T",
 }  # fmt: skip
 
 
