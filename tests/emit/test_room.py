@@ -17,7 +17,7 @@ def through_a_large_array(A: f64[N], B: f64[M]) -> f64[N]:
     for i in range(N):
         T[i, 0, 5] = A[i]
     for i in range(N):
-        Y[i] = T[i, 0, 5] * 2.0
+        Y[i] = T[i, 0, 5] * T[N - 1 - i, 0, 5]  # read twice: T stays an array
     return Y
 
 

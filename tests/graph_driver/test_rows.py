@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from compared import checked, labels, node
+from compared import checked, feeds_of, labels, node
+from onnx.reference import ReferenceEvaluator
 from tiny_models import model_of
 
 from polyc.graph_driver.compile_model import compile_model
@@ -142,6 +144,24 @@ def random_rows(pick: random.Random) -> onnx.ModelProto:
     return model_of(nodes, {"x": shape}, results, constants(shape[1:], [1]), opset=18)
 
 
+def checked_where_sums_cancel(proto: onnx.ModelProto, threads: int = 1) -> None:
+    """As `checked`; where a random program's exact result is (nearly) 0, the errors of both are compared instead.
+
+    The mean of `x - mean(x)`, say: what either computes is rounding noise, so neither is a reference for the other.
+    """
+    try:
+        checked(proto, threads)
+    except AssertionError:
+        model = compile_model(proto, threads=threads)
+        given = feeds_of(model)
+        exact = ReferenceEvaluator(proto).run(None, {n: a.astype(np.float64) for n, a in given.items()})
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        model.executor().arena[:] = 0xFF
+        for ours, theirs, right in zip(model(given).values(), session.run(None, given), exact, strict=True):
+            assert right.dtype == np.float64
+            assert np.abs(ours - right).max() <= 8 * np.abs(theirs - right).max() + 2e-5 * np.abs(right).max()
+
+
 @pytest.mark.parametrize("part", range(3))
 def test_random_rows(part: int) -> None:
     pick = random.Random()
@@ -150,7 +170,7 @@ def test_random_rows(part: int) -> None:
     for _ in range(4):
         model = random_rows(pick)
         try:
-            checked(model, pick.choice((1, 2)))
+            checked_where_sums_cancel(model, pick.choice((1, 2)))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
 
@@ -158,4 +178,11 @@ def test_random_rows(part: int) -> None:
 @pytest.mark.long
 def test_many_random_rows() -> None:
     for seed in range(200):
-        checked(random_rows(random.Random(seed)))
+        checked_where_sums_cancel(random_rows(random.Random(seed)))
+
+
+def test_rounding_noise_is_compared_with_rounding_noise() -> None:
+    """The second program of this seed multiplies the mean of `x - mean(x)`."""
+    pick = random.Random(645380815)
+    random_rows(pick), pick.choice((1, 2))
+    checked_where_sums_cancel(random_rows(pick))
