@@ -338,12 +338,16 @@ class _Converter:
 
 
 def _is_view(node: torch.fx.Node) -> bool:
-    """Whether the result shares the memory of the first argument."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not isinstance(node.meta.get("val"), torch.Tensor):
+    """Whether the result is elements of the first argument where they lie: in the same memory, and read alike. Parts of
+    complex numbers, bits as another type and conjugates share the memory but are other numbers."""
+    target, val = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(val, torch.Tensor) or not node.args:
         return False
-    returns = target._schema.returns
-    return len(returns) == 1 and returns[0].alias_info is not None and bool(node.args)
+    returns, first = target._schema.returns, node.args[0]
+    if len(returns) != 1 or returns[0].alias_info is None or not isinstance(first, torch.fx.Node):
+        return False
+    of = first.meta["val"]
+    return bool(val.dtype == of.dtype and val.is_conj() == of.is_conj() and val.is_neg() == of.is_neg())
 
 
 def _used(node: torch.fx.Node) -> list[int]:

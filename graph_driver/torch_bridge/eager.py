@@ -33,11 +33,11 @@ class EagerCall:
         return [as_array(r) for r in self.run([as_tensor(np.asarray(v)) for v in values])]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The call on tensors."""
+        """The call on tensors. Results have no conjugation left to do: operators below autograd know nothing of it."""
         with torch.no_grad():
             found = self.target(*filled(self.args, tensors), **filled(self.kwargs, tensors))
         results = found if isinstance(found, (tuple, list)) else [found]
-        return [results[k] for k in self.wanted]
+        return [results[k].resolve_conj().resolve_neg() for k in self.wanted]
 
     def __repr__(self) -> str:
         return f"EagerCall({self.target}, {self.args}, {self.kwargs})"

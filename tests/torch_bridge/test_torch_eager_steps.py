@@ -107,3 +107,40 @@ def test_torchs_samples_do_not_depend_on_what_is_drawn_meanwhile() -> None:
 
     for a, b in zip(inputs(0), inputs(5), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.to(torch.complex64),
+        lambda x: x.to(torch.complex128) * 2,
+        lambda x: x.to(torch.complex64).conj(),
+        lambda x: torch.view_as_real(x.to(torch.complex64).conj().resolve_conj()),
+        lambda x: x.to(torch.complex64).imag,
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (5,), (7, 3)])
+def test_gradients_through_complex_numbers(program, shape: tuple[int, ...]) -> None:
+    """The backward pass returns a part of an argument in the same memory, read as another type, or its conjugate."""
+    x = torch.randn(shape, requires_grad=True)
+    wanted, got = program(x), polyc.torch.compile(program)(x)
+    torch.testing.assert_close(got, wanted)
+    adjoint = torch.randn_like(wanted)
+    torch.testing.assert_close(torch.autograd.grad(got, x, adjoint), torch.autograd.grad(wanted, x, adjoint))
+
+
+@pytest.mark.parametrize(
+    "program", [lambda z: z.conj(), lambda z: z.real, lambda z: z.imag * 2, lambda z: z.conj().imag]
+)
+def test_gradients_of_complex_arguments(program) -> None:
+    z = torch.randn(7, 3, dtype=torch.complex64, requires_grad=True)
+    wanted, got = program(z), polyc.torch.compile(program)(z)
+    torch.testing.assert_close(got, wanted)
+    adjoint = torch.randn_like(wanted)
+    torch.testing.assert_close(torch.autograd.grad(got, z, adjoint), torch.autograd.grad(wanted, z, adjoint))
+
+
+def test_bits_as_another_type_are_no_view_of_the_argument() -> None:
+    x = torch.randn(5, 8)
+    for program in (lambda x: x.view(torch.int32), lambda x: (x.view(torch.int32), x + 1)):
+        torch.testing.assert_close(polyc.torch.compile(program)(x), program(x))

@@ -286,3 +286,22 @@ def test_the_page_runs() -> None:
 
     linecache.cache[str(path)] = (len(program), None, program.splitlines(True), str(path))  # operators read their text
     exec(compile(program, str(path), "exec"), {"__name__": "pytorch_page"})
+
+
+@pytest.mark.parametrize(
+    "pads", [(3, 2), (-2, 4), (0, -6), (1, 2, 3, 0), (-1, 2, 1, -3), (1, 1, 2, 0, 0, 3)], ids=lambda pads: str(pads)
+)
+@pytest.mark.parametrize("extent", [7, 16])
+def test_edges_that_are_repeated_have_gradients(pads: tuple[int, ...], extent: int) -> None:
+    x = torch.randn(2, 3, *(extent + k for k in range(len(pads) // 2)), requires_grad=True)
+    adjoint = None
+    found = []
+    for f in (polyc.torch.compile(_edges, strict=True), _edges):
+        y = f(x, pads)
+        adjoint = torch.randn_like(y) if adjoint is None else adjoint
+        found.append(torch.autograd.grad(y, x, adjoint)[0])
+    same(*found)
+
+
+def _edges(x, pads):
+    return torch.nn.functional.pad(x * 2, pads, mode="replicate")

@@ -165,6 +165,28 @@ def average_pool_backward(
     )  # fmt: skip
 
 
+@aten("replication_pad1d_backward.default", "replication_pad2d_backward.default", "replication_pad3d_backward.default")
+def replication_pad_backward(b: Lowering, dy: Value, x: Value, padding: Sequence[int]) -> Value:
+    """The sum of all adjoints of an element and of its copies beyond the edge; `padding` is of the last axis first, as
+    pairs before and behind, which may be negative."""
+    found, axes = b.computed(dy), len(padding) // 2
+    if not x.size or not dy.size:
+        return b.full(0, x.dtype, x.shape)
+    for k in range(axes):
+        axis = x.rank - 1 - k
+        found = range_sums(b, found, axis, copies(x.shape[axis], dy.shape[axis], padding[2 * k]))
+    return found
+
+
+def copies(extent: int, size: int, before: int) -> Ranges:
+    """For each element of an axis those of the padded axis, of `size` elements, that are copies of it."""
+    begin = np.arange(extent) + before
+    end = begin + 1
+    begin[0], end[-1] = 0, size
+    begin, end = np.clip(begin, 0, size), np.clip(end, 0, size)
+    return Ranges(begin, np.maximum(begin, end), np.ones(extent))
+
+
 def _rank(b: Lowering) -> int:
     """Axes of the windows, which the name of the operator says."""
     return int(b.kind[b.kind.index("pool") + len("pool")])
