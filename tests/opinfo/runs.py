@@ -19,12 +19,14 @@ TOLERANCE = 3e-5
 """Relative to the size of an element, and absolute: sums of a thousand products in another order differ by 1.4e-5."""
 
 KERNELS, EAGER, WRONG, FAILED, REFUSED = "kernels", "eager", "wrong", "failed", "not traced"
+NO_GRADIENT = "without gradient"
 
 
 @dataclass(frozen=True)
 class Outcome:
     """`kind`: `kernels` (all in kernels, equal to eager mode), `eager` (equal, but torch ran some of it), `wrong`,
-    `failed` (an error of polyc), `not traced` (torch itself cannot make a graph of it, or eager mode refuses it)."""
+    `failed` (an error of polyc), `not traced` (torch itself cannot make a graph of it, or eager mode refuses it),
+    `without gradient` (nothing that it computes depends on a tensor that has one)."""
 
     kind: str
     reason: str = ""
@@ -45,6 +47,8 @@ def run(op: Any, sample: Any, backward: bool) -> Outcome:
 
     tensors = [leaves[k].detach() for k in places]
     wanted = [bool(backward and leaves[k].requires_grad) for k in places]
+    if backward and not any(wanted):
+        return Outcome(NO_GRADIENT)
     return compared(call, tensors, wanted, op.name)
 
 
@@ -58,7 +62,7 @@ def compared(
     except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
         return Outcome(REFUSED, _line(error))
     if expected is None:
-        return Outcome(KERNELS, "nothing to compute")
+        return Outcome(NO_GRADIENT)
     before = len(compilations())
     torch.manual_seed(SEED)
     try:
@@ -112,7 +116,7 @@ def _results(call: Callable[..., Any], tensors: Sequence[torch.Tensor], wanted: 
     found = [t for t in call(*given)]
     if not any(wanted):
         return found
-    ends = [t for t in found if t.requires_grad and t.is_floating_point()]
+    ends = [t for t in found if t.requires_grad]
     if not ends:
         return None
     generator = torch.Generator().manual_seed(1)

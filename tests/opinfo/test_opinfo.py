@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="torch's own samples need it")
 
+from . import __main__ as table
 from .cases import cases, core_operators, samples
-from .runs import EAGER, KERNELS, REFUSED, run
+from .runs import EAGER, KERNELS, NO_GRADIENT, REFUSED, Outcome, run
 
 SHORT = ("add", "amax", "cat", "gather", "scatter", "arange", "where", "native_group_norm")
 MOST = 12  # samples of an OpInfo in the short run
@@ -27,6 +31,35 @@ def test_samples_run_in_kernels_and_equal_eager_mode(name: str) -> None:
     assert ran
 
 
+def test_a_run_goes_on_with_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run_fake(op: Any, sample: Any, backward: bool) -> Outcome:
+        ran.append(op.formatted_name)
+        return Outcome(KERNELS)
+
+    monkeypatch.setattr(table, "run", run_fake)
+    (op,), kept = cases(["relu"])["relu"], tmp_path / "kept.json"
+    count = sum(1 for _ in samples(op, True))
+    assert count > 1
+    found, left = table.Known(kept, True).outcomes(op, 1, float("inf"))
+    assert (len(found), left, len(ran)) == (1, False, 1)
+    assert table.Known(kept, True).outcomes(op, count, end=0.0)[1], "the time was over: samples are left"
+    for _ in range(2):  # the second run finds all of them
+        found, left = table.Known(kept, True).outcomes(op, 1 << 30, float("inf"))
+        assert (len(found), left, len(ran)) == (count, False, count)
+    with pytest.raises(SystemExit, match="other direction"):
+        table.Known(kept, False)
+
+
+def test_what_has_no_gradient_counts_for_nothing() -> None:
+    for name in ("argmax", "_to_copy"):
+        kinds = set()
+        for op in (o for o in cases([name])[name] if o.formatted_name in ("argmax", "int")):
+            kinds |= {run(op, sample, backward=True).kind for sample in list(samples(op, op.supports_autograd))[:1]}
+        assert kinds == {NO_GRADIENT}, (name, kinds)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("name", core_operators())
@@ -36,4 +69,4 @@ def test_no_sample_is_wrong(name: str, backward: bool) -> None:
             continue
         for k, sample in enumerate(samples(op, backward)):
             outcome = run(op, sample, backward)
-            assert outcome.kind in (KERNELS, EAGER, REFUSED), (op.formatted_name, k, outcome)
+            assert outcome.kind in (KERNELS, EAGER, REFUSED, NO_GRADIENT), (op.formatted_name, k, outcome)
