@@ -346,7 +346,9 @@ def _is_view(node: torch.fx.Node) -> bool:
     returns, first = target._schema.returns, node.args[0]
     if len(returns) != 1 or returns[0].alias_info is None or not isinstance(first, torch.fx.Node):
         return False
-    of = first.meta["val"]
+    of = first.meta.get("val")
+    if not isinstance(of, torch.Tensor):
+        return False
     return bool(val.dtype == of.dtype and val.is_conj() == of.is_conj() and val.is_neg() == of.is_neg())
 
 
