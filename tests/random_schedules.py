@@ -129,6 +129,13 @@ def _shuffled_dims(rank: int, r: random.Random) -> list[int] | list[list[int]]:
     return [[d, block, 0], *([k, 1, 0] for k in dims if k != d), [d, 1, block]]
 
 
+def _relayout(s: Schedule, r: random.Random) -> dict[str, Any]:
+    """A local array and its dimensions in any order."""
+    array = _local(s, r)["array"]
+    rank = len(s.scop.arrays[array].shape) if array in s.scop.arrays else 1
+    return {"array": array, "layout": r.sample(range(rank), rank)}
+
+
 def _local(s: Schedule, r: random.Random) -> Arguments:
     local = [a.name for a in s.scop.arrays.values() if a.kind == "local"] or list(s.scop.arrays)
     return {"array": r.choice(local)}
@@ -188,6 +195,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "read_first": _read_first,
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
     "eliminate": lambda s, r: {},
+    "relayout": _relayout,
 }  # fmt: skip
 
 WEIGHTS = {
@@ -199,4 +207,5 @@ WEIGHTS = {
     "promote": 2,
     "set_order": 0.3,
     "eliminate": 0,
+    "relayout": 0,  # what seeds draw stays as it was; `test_transformations_properties.py` proposes it by name
 }

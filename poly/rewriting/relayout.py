@@ -28,16 +28,20 @@ def laid_out_index(index: tuple[Expr, ...], layout: Layout) -> tuple[Expr, ...]:
 
 
 def relayout(scop: Scop, array: str, layout: Layout) -> Scop:
-    """The same algorithm with `array` (constant sizes) stored by `layout`.
+    """The same algorithm with `array` stored by `layout`, which for symbolic sizes is a transposition.
 
     Raises:
-        ScopError: the array's shape is symbolic.
+        ScopError: dimensions whose sizes are symbols would be cut into blocks.
     """
     old = scop.arrays[array]
-    if not all(isinstance(e, Const) for e in old.shape):
-        raise ScopError(f"cannot change the layout of '{array}': its shape is symbolic")
-    shape = laid_out_shape(tuple(int(e.value) for e in old.shape if isinstance(e, Const)), layout)
-    new = Array(array, old.dtype, tuple(const_int(n) for n in shape), old.kind, old.scalar, old.span)
+    if all(div == 1 and mod == 0 for _, div, mod in layout):
+        shape = tuple(old.shape[dim] for dim, _, _ in layout)
+    elif all(isinstance(e, Const) for e in old.shape):
+        sizes = laid_out_shape(tuple(int(e.value) for e in old.shape if isinstance(e, Const)), layout)
+        shape = tuple(const_int(n) for n in sizes)
+    else:
+        raise ScopError(f"cannot cut '{array}' into blocks: its shape is symbolic")
+    new = Array(array, old.dtype, shape, old.kind, old.scalar, old.span)
 
     def move(node: Expr) -> Expr:
         if isinstance(node, Load) and node.array == array:

@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather read_first rfactor eliminate`."""
+unite_statements gather read_first rfactor eliminate relayout`."""
 
 from __future__ import annotations
 
@@ -184,6 +184,20 @@ class Program(Core):
         if scop is self.scop:
             raise ScheduleError("eliminate: every instance is needed, and no array has the values of another")
         return self._step("eliminate", {}, scop.tree, "none", scop=scop)
+
+    def relayout(self, array: str, layout: Sequence[int] | Sequence[Sequence[int]]) -> Self:
+        """Store a local array otherwise.
+
+        Arguments: `array`, local; `layout`, as that of `promote`: the order of its dimensions, outermost first, or
+        `(dimension, divisor, modulus)` triples where its sizes are numbers.
+        Before -> after, for the order `[1, 0]`: `t[i, j] = f(i, j); C[i] += t[i, k]` -> `t[j, i] = f(i, j); C[i] +=
+        t[k, i]`: what one loop reads lies side by side.
+        Refused when: the array is not local, or has a buffer already; a layout gives two elements one place.
+        """
+        from polyc.scheduler.transformations import storing
+
+        scop, triples = storing.relayout(self.scop, self.tree, array, layout)
+        return self._step("relayout", {"array": array, "layout": triples}, self.tree, "none", scop=scop)
 
     def _legal_before(self, what: str) -> None:
         """The new program order is taken from the tree, so that must be legal."""

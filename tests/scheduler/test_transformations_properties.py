@@ -39,6 +39,7 @@ OTHERS = {
     "read_first",
     "rfactor",
     "eliminate",
+    "relayout",
 }
 ALIKE = {"unite_statements", "split_sum", "coalesce"}
 """No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products
