@@ -38,9 +38,9 @@ LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8  # side by side in a long reduction
 UNKNOWN_DEPTH = 64  # steps of a reduction whose length is not known
 UNKNOWN_LANES = 0.5  # lanes gathered along a loop of unknown length, which may be a batch of one image
+SHARED_EACH = 2  # row values shared for each register beside the tile: of more, sums are spilled, too (measured)
 UNROLL_INNER = 9  # steps of inner reductions that are written out: a window of 3 x 3
 LEAST_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
-FAR = 1 << 20  # elements of a dimension whose size is not known
 
 LEAST_STEPS = 16  # of a reduction inside serial loops, for which several vectors of sums pay
 MOST_BATCH_ROWS = 8  # of such a tile

@@ -18,7 +18,6 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.panels import (
     APART_ROWS,
-    FAR,
     FEW,
     FEW_WHOLE,
     LONG,
@@ -42,6 +41,7 @@ from polyc.scheduler.cost.ties import above
 from polyc.scheduler.recognition.contraction import (
     Contraction,
     Operand,
+    bytes_apart,
     extent,
     moves,
     recognise,
@@ -191,7 +191,7 @@ def _score(
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if stride(c.update.target, columns, tile.columns) != 1:
-        step = _bytes_apart(scop, c.update.target, columns)
+        step = bytes_apart(scop, c.update.target, columns)
         turned = rows is not None and stride(c.update.target, rows, 1) == 1 and tile.rows >= TURNED_ROWS
         score *= scatter_share(fma_cycles, cells, tile.columns, step, target, turned)
     return TilePlan(
@@ -237,21 +237,12 @@ def _multiplied_at_once(
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
-    return over_pages(_bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
+    return over_pages(bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
 
 
 def _scattered(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the steps of a reduction read lines far from each other, more than stay in L1 until the next rows."""
-    return scattered(_bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
-
-
-def _bytes_apart(scop: Scop, load: Load, name: str) -> int:
-    """How far apart in memory neighbouring values of a loop are; far where sizes are not known."""
-    below, apart = load.dtype.bytes, 0
-    for e, size in zip(reversed(load.index), reversed(scop.arrays[load.array].shape), strict=True):
-        apart += abs(slope(e, name, 1) or 0) * below
-        below *= int(size.value) if isinstance(size, Const) else FAR
-    return apart
+    return scattered(bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
 
 
 def rows_can_be_packed(c: Contraction, panel: Operand, other: Operand, rows: str) -> bool:
@@ -267,11 +258,14 @@ def _rows_in_l1(scop: Scop, c: Contraction, load: Load, rows: str | None, target
     moved = next((k for k, e in enumerate(load.index) if rows in variables(e)), 0)
     if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape[moved + 1 :]):
         return None
-    return rows_together(_bytes_apart(scop, load, rows), target)
+    return rows_together(bytes_apart(scop, load, rows), target)
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
     """Layouts in which constant operands of contractions should be stored (packed at compile time)."""
+    from polyc.scheduler.cost.reading_orders import in_reading_order
+
+    scop = in_reading_order(scop, target)
     wanted: dict[str, Layout] = {}
     for stmt in scop.statements.values():
         c = recognise(stmt)

@@ -17,9 +17,10 @@ import islpy as isl
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, variables
 from polyc.poly.forms.ranges import largest
 from polyc.poly.records import dataclass
-from polyc.poly.scop import Statement
+from polyc.poly.scop import Scop, Statement
 from polyc.poly.text import print_expr
 
+FAR = 1 << 20  # elements of a dimension whose size is not known
 PAIR_PRODUCTS = ("dot_pairs", "dot_bf16", "dot_bytes")  # two or four products and their sum
 
 
@@ -70,6 +71,15 @@ def extent(stmt: Statement, name: str) -> int | None:
     """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
     top = largest(stmt.domain, stmt.iters.index(name))
     return None if top is None else top + 1
+
+
+def bytes_apart(scop: Scop, load: Load, name: str) -> int:
+    """How far apart in memory neighbouring values of a loop are; far where sizes are not known."""
+    below, apart = load.dtype.bytes, 0
+    for e, size in zip(reversed(load.index), reversed(scop.arrays[load.array].shape), strict=True):
+        apart += abs(slope(e, name, 1) or 0) * below
+        below *= int(size.value) if isinstance(size, Const) else FAR
+    return apart
 
 
 def moves(stmt: Statement, name: str) -> bool:

@@ -130,6 +130,14 @@ def waste(plan: Planner) -> None:
         eliminate(plan)
 
 
+def reading_order(plan: Planner) -> None:
+    """Local arrays in the order in which sums read them (`strategies/reading_order.py`)."""
+    if any(a.kind == "local" and a.shape for a in plan.scop.arrays.values()):
+        from polyc.scheduler.strategies.reading_order import store
+
+        store(plan)
+
+
 def vector_loops(plan: Planner) -> None:
     """One vector loop per innermost nest."""
     vectorise_each(plan, plan.top())
@@ -145,6 +153,7 @@ def column_blocks(plan: Planner) -> None:
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "waste": waste,
+    "reading order": reading_order,
     "gathering": gather,
     "chains": chains,
     "product blocks": product_blocks,
