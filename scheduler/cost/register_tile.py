@@ -18,13 +18,19 @@ from polyc.scheduler.cost.ties import TIE
 FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
 LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
-L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
+L2_BYTES_PER_CYCLE = 16  # sustained beside the arithmetic (measured); nominal are 32 or 64
+AVX2_BYTES = 32  # of a vector
+L2_BYTES_OF_AVX2 = 24  # the same with vectors of 32 bytes (measured: Zen 3, tiles of 3 x 3 and 2 x 4 vectors)
 MOST_VECTORS = 8
 UNKNOWN_VECTORS = 2
 """Of a row of unknown length over a reduction that is not long: 3 to 8 take 1.0 to 2.9 times as long (measured: windows
 of 3 x 3 and 5 x 5, rows of 20 to 320), since where a row ends each vector of the tile is guarded."""
 HAND_ROWS, HAND_COLUMNS = 4, 16  # of a tile, where a schedule by hand does not say
 MOST_ROWS = 14
+ONE_VECTOR_SHARE = 5 / 8
+"""Of the registers are sums at most where they are one vector wide and how many rows there are is not known: taller
+tiles compute more rows twice at the end, and LLVM spills some of their sums where windows are unrolled (measured on
+windows of 3 x 3 over 128 channels: 13 rows 34 to 45 GFLOP/s, 8 to 10 rows 43 to 62)."""
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
 MASKED_COST = 1.25  # a vector of which only some lanes count: loads under a mask
 
@@ -54,7 +60,7 @@ def step_cycles(
     cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, latency)
     step = vectors * target.vector_bytes
     if depth * step > target.l1 // 2:
-        cycles = max(cycles, step / L2_BYTES_PER_CYCLE)
+        cycles = max(cycles, step / (L2_BYTES_OF_AVX2 if target.vector_bytes == AVX2_BYTES else L2_BYTES_PER_CYCLE))
     return cycles
 
 
@@ -118,6 +124,13 @@ def tile_fits(rows: int, vectors: int, target: Target) -> bool:
     return (rows + 1) * vectors + 1 <= target.vector_registers - SPARE_REGISTERS
 
 
+def _most_rows(rows: int | None, vectors: int, target: Target) -> int:
+    """Of tiles so many vectors wide."""
+    if rows is None and vectors == 1:
+        return min(MOST_ROWS, int(ONE_VECTOR_SHARE * target.vector_registers))
+    return MOST_ROWS
+
+
 @lru_cache(maxsize=4096)
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
            apart: int = 1, most_rows: int | None = None) -> RegisterTile:  # fmt: skip
@@ -129,7 +142,7 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
     latency, most_vectors = (0.0, UNKNOWN_VECTORS) if overlapped else (FMA_LATENCY, MOST_VECTORS)
     for vectors in range(1, most_vectors + 1):
         wide = _column_tiles(columns, vectors, lanes, target, apart)
-        for r in range(1, min(MOST_ROWS, most_rows or MOST_ROWS) + 1):
+        for r in range(1, min(_most_rows(rows, vectors, target), most_rows or MOST_ROWS) + 1):
             if not tile_fits(r, vectors * registers, target):
                 break
             share = _share(rows, columns, (r, vectors, lanes), wide, target, depth, apart, latency)

@@ -15,12 +15,13 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
 from polyc.scheduler.cost.assumed_sizes import likely_bytes, likely_values
-from polyc.scheduler.cost.panels import FAR_GAIN, ONCE_SHARE, ROWS_PACK_MIN_REUSE, ROWS_SHARE, UNROLL_INNER
+from polyc.scheduler.cost.panels import FAR_GAIN, ONCE_SHARE, ROWS_PACK_MIN_REUSE, ROWS_SHARE, SHARED_EACH, UNROLL_INNER
 from polyc.scheduler.cost.register_tile import SPARE_REGISTERS
 from polyc.scheduler.cost.sharing import shared_loop
 from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimension
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.recognition.contraction import (
+    bytes_apart,
     extent,
     moves,
     slope,
@@ -51,6 +52,8 @@ def tiled_product(scop: Scop, group: Group, plan: TilePlan, target: Target, thre
         kept.append(tiling.packed_panel("local", at=outer[panels].place))
     if tiling.rows_far_apart():
         kept.append(tiling.packed_rows("local" if batch else "heap", outer[panels if batch else 0].place))
+    elif block and tiling.lines_far_apart():
+        kept.append(tiling.near_rows(next(p.place for p in outer if p.loop == plan.rows)))
     if plan.pack and not (batch or once):
         kept.append(tiling.packed_panel("heap", around=outer[0].place))
     return tiling.product(outer, block, kept)
@@ -169,6 +172,10 @@ class Tiling:
         """How many of the other loops of the operand that is swept for each tile of the other one go outside of these
         sweeps. It comes from beyond L2 each time if that is much; else the other operand comes again for each of their
         iterations."""
+        if not images:
+            return 0
+        from polyc.scheduler.cost.near_blocks import near_bytes
+
         plan, update = self.plan, self.group.contraction.update
         alone = set(plan.panel.own) == {plan.columns}
         swept, other = (likely_bytes(self.scop, o.load.array) for o in (plan.panel, plan.other)[:: -1 if alone else 1])
@@ -183,7 +190,8 @@ class Tiling:
             again = -(-count // step) if swept // times > self.target.l2 // 2 else 1
             if alone and k == len(images):  # blocks of rows see to that
                 again, times = 1, times * -(-swept // times // (self.target.l2 // 2))
-            far = swept * again + times * other
+            stays = other + swept // times <= near_bytes(self.target)
+            far = swept * again + (other if stays else times * other)
             if far < least * FAR_GAIN:
                 best, least = k, far
         return best
@@ -196,17 +204,25 @@ class Tiling:
             return plan.block
         if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns} or self.panels_stay():
             return None
-        sizes = [extent(c.update, i) for i in c.inner]
-        total = extent(c.update, plan.rows)
-        if total is None or any(s is None for s in sizes):
+        total, row_bytes = extent(c.update, plan.rows), self._row_bytes()
+        if total is None or row_bytes is None:
             return None
-        row_bytes = plan.other.load.dtype.bytes
-        for s in sizes:
-            row_bytes *= s or 1
         most = max(1, self.target.l2 // 2 // row_bytes // plan.tile.rows)
         if most * plan.tile.rows >= total:
             return None
         return _even_block(-(-total // plan.tile.rows), most, threads) * plan.tile.rows
+
+    def _row_bytes(self) -> int | None:
+        """What one more row adds to the elements that the rows of a block read; None where sizes decide. (Windows of
+        neighbouring rows overlap.)"""
+        c, load, rows = self.group.contraction, self.plan.other.load, self.plan.rows or ""
+        size = load.dtype.bytes
+        for e in load.index:
+            reach = [(abs(slope(e, i, 1) or 0), extent(c.update, i)) for i in c.inner if i in variables(e)]
+            if any(n is None for _, n in reach):
+                return None
+            size *= abs(slope(e, rows, 1) or 0) or 1 + sum(step * ((n or 1) - 1) for step, n in reach)
+        return size
 
     def reductions(self) -> list[Part]:
         """The reduction loops; short ones are unrolled, innermost.
@@ -236,7 +252,7 @@ class Tiling:
         """Whether the tile and the row values that iterations of a reduction loop share need too many registers."""
         rows, tile, taps = self.plan.rows, self.plan.tile, extent(self.group.contraction.update, name)
         bound_by_loads = tile.rows * tile.vectors < tile.rows + tile.vectors  # then sharing saves more
-        if rows is None or taps is None or taps > UNROLL_INNER or bound_by_loads:
+        if rows is None or taps is None or taps > UNROLL_INNER:
             return False
         steps = [(slope(e, rows, 1), slope(e, name, 1)) for e in self.plan.other.load.index]
         if any(r is None or k is None for r, k in steps):
@@ -244,7 +260,8 @@ class Tiling:
         read = [{tuple((r or 0) * i + (k or 0) * j for r, k in steps) for i in range(tile.rows)} for j in range(taps)]
         shared = max(len(set().union(*read[:j]) & set().union(*read[j:])) for j in range(taps))
         free = self.target.vector_registers - SPARE_REGISTERS
-        return shared > 0 and (tile.rows + 1) * tile.vectors + shared > free
+        beside = free - (tile.rows + 1) * tile.vectors  # registers for values that are shared
+        return shared > max(0, SHARED_EACH * beside if bound_by_loads else beside)
 
     def register_tiles(self, at: Place) -> list[Kept]:
         """The results of a tile, in registers until they are complete; vector dimension last."""
@@ -294,6 +311,21 @@ class Tiling:
         size = steps * (extent(c.update, plan.rows) or self.target.l2) * load.dtype.bytes
         apart = steps * self.target.line > self.target.l1 // 2
         return plan.tile.rows > 1 and apart and not (c.batch and size > self.target.l2 // ROWS_SHARE)
+
+    def lines_far_apart(self) -> bool:
+        """Whether the rows of a block are pieces of longer lines, one for each step of the reduction (a channel of
+        sound): on pages of their own, of which a tile would need more than the TLB has."""
+        plan, c = self.plan, self.group.contraction
+        load, first = plan.other.load, c.inner[0]
+        step, count = bytes_apart(self.scop, load, first), extent(c.update, first) or 1
+        pages = min(count, step * count // self.target.page)
+        return plan.rows in variables(load.index[-1]) and pages > self.target.tlb_pages
+
+    def near_rows(self, at: Place) -> Kept:
+        """The other operand's part of a block of rows, copied as it lies."""
+        load = self.plan.other.load
+        layout = tuple((k, 1, 0) for k in range(len(load.index)))
+        return Kept(load.array, f"{load.array}_block", "heap", layout, at, None)
 
     def packed_rows(self, space: Space, around: Place) -> Kept:
         """The other operand copied once, the rows of a tile side by side."""
