@@ -11,6 +11,7 @@ to an output is no work where both are the same bytes: so a cache gets its new r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,38 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     return a.size > 0 and b.size > 0 and bool(np.may_share_memory(a, b))
 
 
-def check_apart(given: Mapping[str, np.ndarray], weights: np.ndarray) -> None:
-    """Raise `ArgumentError` where two arrays for outputs overlap, or one lies in the weights of the model."""
+class Extents:
+    """Where contiguous arrays begin and end, asked of NumPy once for each during a run.
+
+    That takes a microsecond, and a model with many caches has each of them as input and as output.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}
+        self._alive: list[np.ndarray] = []  # lest another array get the `id` of one that is gone
+
+    def of(self, array: np.ndarray) -> tuple[int, int]:
+        """The first address and that behind the last byte."""
+        known = self._known.get(id(array))
+        if known is None:
+            start = array.__array_interface__["data"][0]
+            known = self._known[id(array)] = start, start + array.nbytes
+            self._alive.append(array)
+        return known
+
+
+def _all_apart(extents: Iterable[tuple[int, int]]) -> bool:
+    """Whether surely no two have a byte in common: none begins before the last one ends."""
+    return all(before[1] <= behind[0] for before, behind in pairwise(sorted(extents)))
+
+
+def check_apart(given: Mapping[str, np.ndarray], weights: np.ndarray, extents: Extents) -> None:
+    """Raise `ArgumentError` where two arrays for outputs overlap, or one lies in the weights of the model.
+
+    All are contiguous.
+    """
+    if not given or _all_apart([extents.of(a) for a in (*given.values(), weights)]):
+        return
     names = list(given)
     for k, name in enumerate(names):
         for other in names[k + 1 :]:
@@ -86,17 +117,25 @@ def kept(dead: str, array: np.ndarray, target: np.ndarray) -> bool:
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two contiguous arrays are the same bytes."""
-    return (a.ctypes.data, a.nbytes) == (b.ctypes.data, b.nbytes)
+    return a is b or (a.ctypes.data, a.nbytes) == (b.ctypes.data, b.nbytes)
 
 
 def separated(
-    plan: Plan[int], arrays: Sequence[Any], given: Mapping[str, np.ndarray], dead: Dead, notes: list[str]
-) -> list[Any]:
-    """The inputs, those copied that an array of `out=` would change while they are needed; a note for each pair."""
+    plan: Plan[int], arrays: Sequence[Any], given: Mapping[str, np.ndarray], dead: Dead, notes: list[str],
+    extents: Extents,
+) -> list[Any]:  # fmt: skip
+    """The inputs, those copied that an array of `out=` would change while they are needed; a note for each pair.
+
+    All are contiguous.
+    """
     out = list(arrays)
+    places = [extents.of(a) for a in arrays]
     for name, target in given.items():
+        start, end = extents.of(target)
+        near = [i for i, (first, last) in enumerate(places) if first < end and start < last]
         o = plan.outputs.index(name)
-        for i, array in enumerate(arrays):
+        for i in near:
+            array = arrays[i]
             if kept(dead[i, o], array, target):
                 continue
             if out[i] is array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.aliasing import check_bound, dead_before, separated
+from polyc.graph_driver.execution.aliasing import Extents, check_bound, dead_before, separated
 from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
@@ -102,7 +102,8 @@ class NativeExecutor:
         """
         if stream is not None:
             raise ArgumentError("stream= is for models on a GPU: this one runs on a CPU")
-        given = {} if out is None else check_outputs(self.plan, out, self.weights)
+        extents = Extents()
+        given = {} if out is None else check_outputs(self.plan, out, self.weights, extents)
         if not self._all_native:
             return self._run_with_host(inputs, given)
         if type(inputs) is not dict or len(inputs) != len(self._wanted):
@@ -116,13 +117,13 @@ class NativeExecutor:
                 value = checked(slot, value)
             arrays.append(value)
         if given:
-            arrays = self._separated(arrays, given)
-        results, places = {}, [array.__array_interface__["data"][0] for array in arrays]
+            arrays = self._separated(arrays, given, extents)
+        results, places = {}, [extents.of(array)[0] for array in arrays]
         with self._lock:
             memory = self._idle.pop() if self._idle else None
             for name, pool in self._results:
                 if name in given:
-                    results[name], at = given[name], address(given[name])
+                    results[name], at = given[name], extents.of(given[name])[0]
                 else:
                     results[name], at = pool.take()
                 places.append(at)
@@ -191,9 +192,9 @@ class NativeExecutor:
             self.shared.dead = dead_before(self.plan)
         return self.shared.dead
 
-    def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
+    def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray], extents: Extents) -> list[Any]:
         """The inputs, copied where an array of `out=` overlaps them and is written too early."""
-        return separated(self.plan, arrays, given, self._dead_inputs(), self._notes)
+        return separated(self.plan, arrays, given, self._dead_inputs(), self._notes, extents)
 
     def _run_with_host(self, inputs: Mapping[str, Any], given: Mapping[str, np.ndarray]) -> dict[str, Any]:
         arrays = check_inputs(self.plan, inputs)

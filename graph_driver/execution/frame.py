@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.execution.aliasing import arrays_in, check_apart, owned
+from polyc.graph_driver.execution.aliasing import Extents, arrays_in, check_apart, owned
 from polyc.graph_driver.execution.run_memory import address
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.slots import Slot, Step
@@ -157,7 +157,9 @@ class Captured(Mapping[str, Any]):
         return len(self._names)
 
 
-def check_outputs(plan: Plan[int], out: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+def check_outputs(
+    plan: Plan[int], out: Mapping[str, np.ndarray], weights: np.ndarray, extents: Extents | None = None
+) -> dict[str, np.ndarray]:
     """The arrays given for outputs, checked before anything is written.
 
     Raises:
@@ -170,7 +172,7 @@ def check_outputs(plan: Plan[int], out: Mapping[str, np.ndarray], weights: np.nd
         if name not in plan.outputs:
             raise ArgumentError(f"the model has no output '{name}'; it has {_listed(plan.outputs)}")
     given = {name: output_array(plan.slots[name], array) for name, array in out.items()}
-    check_apart(given, weights)
+    check_apart(given, weights, extents or Extents())
     return given
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.graph.size import evaluate
+from polyc.graph_driver.graph.size import Extent, evaluate
 from polyc.graph_driver.growing.with_room import with_room
 from polyc.graph_driver.importing.reading import read
 from polyc.graph_driver.running.model import Model
@@ -36,9 +36,11 @@ class Growing:
         made, self.caches = with_room(read(source)[0])
         dims = {c.size: (0, None) for c in self.caches} | dict(options.pop("dims", None) or {})
         self.model: Model = compile_model(made, dims=dims, **options)
-        self._plan = self.model.running.formulas
-        if self._plan is None:
+        plan = self.model.running.formulas
+        if plan is None:
             raise BuildError("caches grow in models whose sizes stay symbolic, which this one's cannot")
+        self._named = {n: _names(plan.slots[n].shape or ()) for n in plan.inputs if n in plan.slots}
+        self._counts = {c.size: plan.values[c.used][0] for c in self.caches}  # formulas, once for each size
         self._room: dict[str, np.ndarray] = {}
         self._rows = np.zeros(LEAST, np.bool_)
         self.used = {c.size: 0 for c in self.caches}
@@ -79,7 +81,7 @@ class Growing:
         """
         if not self._room:
             raise ArgumentError("nothing is there to go on from: give start() the caches of a first run")
-        given = {c.rows: self._rows_of(self.used[c.size]) for c in self.caches}
+        given = {f"{size}.rows": self._rows_of(used) for size, used in self.used.items()}
         wanted = self._lengths({**inputs, **given})
         for c in self.caches:
             array = self._room[c.past]
@@ -101,19 +103,22 @@ class Growing:
 
     def _lengths(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         """How many rows are in use after a call with these inputs."""
-        assert self._plan is not None
         values: dict[str, int] = {}
         for name, value in inputs.items():
-            slot = self._plan.slots.get(name)
-            for size, n in zip((slot.shape or ()) if slot is not None else (), np.shape(value)):
-                values[str(size)] = int(n)
+            if places := self._named.get(name):
+                shape = np.shape(value)
+                for axis, size in places:
+                    if axis < len(shape):
+                        values[size] = shape[axis]
         try:
-            return {
-                c.size: n if isinstance(n := self._plan.values[c.used][0], int) else evaluate(n, values)
-                for c in self.caches
-            }
+            return {size: n if isinstance(n, int) else evaluate(n, values) for size, n in self._counts.items()}
         except KeyError as missing:
             raise ArgumentError(f"no input says what the size {missing.args[0]} is") from None
+
+
+def _names(shape: Sequence[Extent]) -> tuple[tuple[int, str], ...]:
+    """The axes of a shape that have names, with these."""
+    return tuple((axis, str(n)) for axis, n in enumerate(shape) if not isinstance(n, int))
 
 
 def _with_rows(array: np.ndarray, axis: int, used: int, room: int) -> np.ndarray:

@@ -7,6 +7,7 @@ a whole or not at all; inputs may also be turned round, broadcast or transposed 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from onnx import TensorProto, helper
 from tiny_models import model_of, network, with_host_steps
 
 import polyc
+from polyc.graph_driver.execution.aliasing import Extents, check_apart
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
 
@@ -400,3 +402,17 @@ def test_arrays_of_other_packages() -> None:
         np.testing.assert_array_equal(wn, expected["wn"])
     with pytest.raises(ArgumentError, match="masked array"):
         model({"w": np.ma.masked_less(w, 0.5), "g": g})
+
+
+def test_arrays_apart_are_told_from_arrays_that_overlap() -> None:
+    """Pieces of one buffer, also ones that touch or are empty: refused exactly where two have a byte in common."""
+    fresh, memory, refused = np.random.default_rng(), np.zeros(40, np.float32), 0
+    for _ in range(300):
+        cuts = [sorted(int(c) for c in fresh.integers(0, 41, 2)) for _ in range(3)]
+        pieces = {f"y{k}": memory[a:b] for k, (a, b) in enumerate(cuts)}
+        sets = [set(range(a, b)) for a, b in cuts]
+        meet = bool(sets[0] & sets[1] or sets[0] & sets[2] or sets[1] & sets[2])
+        refused += meet
+        with pytest.raises(ArgumentError, match="share memory|weights") if meet else nullcontext():
+            check_apart({n: pieces[n] for n in ("y0", "y1")}, pieces["y2"], Extents())
+    assert 0 < refused < 300
