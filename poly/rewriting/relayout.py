@@ -41,7 +41,9 @@ def relayout(scop: Scop, array: str, layout: Layout) -> Scop:
         shape = tuple(const_int(n) for n in sizes)
     else:
         raise ScopError(f"cannot cut '{array}' into blocks: its shape is symbolic")
-    new = Array(array, old.dtype, shape, old.kind, old.scalar, old.span)
+    leading = tuple((dim, 1, 0) for dim in range(old.expanded))
+    expanded = old.expanded if layout[: old.expanded] == leading else 0
+    new = Array(array, old.dtype, shape, old.kind, old.scalar, old.span, expanded)
 
     def move(node: Expr) -> Expr:
         if isinstance(node, Load) and node.array == array:

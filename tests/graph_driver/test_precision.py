@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import polyc
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.memory.lifetimes import ALIGNMENT
 from polyc.poly.dtypes import bf16, f16, f32
 from polyc.poly.errors import ArgumentError, ModelError
 
@@ -147,7 +148,7 @@ def test_the_smallest_arena_is_half_as_large() -> None:
         for o in ({"memory": "minimal"}, {"dtype": "f16", "memory": "minimal"}, {"dtype": "f16"})
     )
     assert all(any(s.scratch for s in m.plan.steps) for m in (wide, narrow)), "padded copies"
-    assert narrow.plan.peak <= wide.plan.peak / 2 < usual.plan.peak
+    assert narrow.plan.peak <= wide.plan.peak / 2 + ALIGNMENT < usual.plan.peak  # places are rounded up to lines
     given = feeds(wide, 1)
     np.testing.assert_array_equal(narrow(given)["y"], usual(given)["y"])
     np.testing.assert_allclose(narrow(given)["y"], wide(given)["y"], atol=1e-2)
