@@ -65,11 +65,22 @@ class Origins:
 
     def forward(self, arguments: Elements) -> dict[str, isl.Set]:
         """The elements of results that depend on some elements of arguments."""
+        return self.results_of(self.readers(arguments), arguments)
+
+    def readers(self, arguments: Elements) -> dict[str, isl.Set]:
+        """By statement the instances that depend on some elements of arguments."""
         seen: dict[str, isl.Set] = {}
         for (name, array), reads in self.fed.items():
             if array in arguments:
                 _add(seen, name, reads.intersect_range(arguments[array]).domain())
-        seen = _closed(seen, self.flow)
+        return _closed(seen, self.flow)
+
+    def after(self, instances: Mapping[str, isl.Set]) -> dict[str, isl.Set]:
+        """By statement these instances and those that depend on them."""
+        return _closed(dict(instances), self.flow)
+
+    def results_of(self, seen: Mapping[str, isl.Set], arguments: Elements) -> dict[str, isl.Set]:
+        """The elements of results that hold values of these instances, or still those of the arguments' elements."""
         out: dict[str, isl.Set] = {}
         for name, writes in self.last.items():
             if name in seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from polyc.graph_driver.fusion.groups import form_groups, translate
 from polyc.graph_driver.fusion.ordering import in_best_order
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.ir import Graph
-from polyc.graph_driver.incremental.kernels import Parts
-from polyc.graph_driver.incremental.regions import Region, hull, size, slices, together, under
+from polyc.graph_driver.incremental.kernels import Parts, Piece
+from polyc.graph_driver.incremental.regions import Region, hull, size, slices, together, under, whole
+from polyc.graph_driver.incremental.streams import Shift, shift_of
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.fixed_order import in_fixed_order
 from polyc.graph_driver.options import CompileOptions
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
 class Change:
     """What an update did: `instances` of statements ran, of `of` in the whole model, in `kernels` kernels.
 
-    `regions`: of each tensor that was computed again the box of its elements."""
+    `regions`: of each tensor that was computed again the box of its elements. `moved`: of each tensor that moved along
+    with an input by how many elements in each dimension: `new[j] = old[j + moved]` outside of its region."""
 
     instances: int
     of: int
     kernels: int
     regions: Mapping[str, Region]
+    moved: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -53,12 +56,22 @@ class Change:
 
 @dataclass(frozen=True)
 class _New:
-    """Elements of an input that an update writes, and the box around them."""
+    """Elements of an input that an update writes, the box around them, and how far they have moved, if that is it."""
 
     name: str
     where: tuple[int | slice, ...]
     values: np.ndarray
     region: Region
+    shift: Shift | None = None
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What a kernel did: instances, the boxes that it made; the results that moved."""
+
+    instances: int
+    regions: Mapping[str, Region]
+    moved: Mapping[str, Shift]
 
 
 class Incremental:
@@ -86,7 +99,7 @@ class Incremental:
         with self._whole_or_nothing():
             self._show()
             for p in self.parts:
-                self._run(p, None)
+                self._whole(p)
         return self.outputs
 
     @property
@@ -115,27 +128,33 @@ class Incremental:
             raise ArgumentError("run the model once before it is updated")
         news = [new for text, value in changes.items() if (new := self._new(text, value)) is not None]
         changed: dict[str, Region] = {}
+        moved: dict[str, Shift] = {}
         for new in news:
             self._state[new.name][new.where] = new.values
+            if new.name in changed:
+                moved.pop(new.name, None)
+            elif new.shift is not None:
+                moved[new.name] = new.shift
             changed[new.name] = together(changed.get(new.name), new.region)
         with self._whole_or_nothing():
-            return self._after(changed)
+            return self._after(changed, moved)
 
-    def _after(self, changed: dict[str, Region]) -> Change:
-        """Run what these regions of inputs reach; those of all other tensors are added to them."""
+    def _after(self, changed: dict[str, Region], moved: dict[str, Shift]) -> Change:
+        """Run what these regions of inputs reach; those of all other tensors, and how they move, are added to them."""
         made: dict[str, Region] = {}
         instances = kernels = 0
-        self._through_views(changed)
+        self._through_views(changed, moved)
         for p in self.parts:
-            ran = self._run(p, changed)
+            ran = self._run(p, changed, moved)
             if ran is None:
                 continue
-            instances, kernels = instances + ran[0], kernels + 1
-            made |= ran[1]
-            for name, region in ran[1].items():
-                changed[name] = region
-            self._through_views(changed)
-        return Change(instances, self._total, kernels, made)
+            instances, kernels = instances + ran.instances, kernels + 1
+            made |= ran.regions
+            for name, region in ran.regions.items():
+                changed[name] = whole(self.graph.tensors[name].shape or ()) if name in ran.moved else region
+            moved |= ran.moved
+            self._through_views(changed, moved)
+        return Change(instances, self._total, kernels, made, {n: s.by for n, s in moved.items()})
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
@@ -173,9 +192,14 @@ class Incremental:
             raise ArgumentError(f"the model has no input '{name}' (inputs: {', '.join(self.graph.inputs)})")
         target = self._state[name]
         if text.strip() == name:
-            whole = self._checked(name, value, target.shape)
-            region = _box_of(_differs(target, whole))
-            return None if region is None else _New(name, slices(region), whole[slices(region)], region)
+            given = self._checked(name, value, target.shape)
+            region = _box_of(_differs(target, given))
+            if region is None:
+                return None
+            shift = shift_of(_bits(target), _bits(given)) if given.dtype.itemsize <= 8 else None
+            if shift is not None and sum(map(size, shift.fresh)) >= size(region):
+                shift = None
+            return _New(name, slices(region), given[slices(region)], region, shift)
         chosen = elements_of(text, name, target.shape)
         inside = text[text.index("[") + 1 : text.rindex("]")]
         where = tuple(_subscript(s) for s in inside.split(",")) if inside.strip() else ()
@@ -191,39 +215,64 @@ class Incremental:
 
     # ---- kernels ----
 
-    def _run(self, parts: Parts, changed: Mapping[str, Region] | None) -> tuple[int, dict[str, Region]] | None:
-        """Run a kernel (`changed` is None), or the part of it that these regions reach: instances, regions made."""
-        group, scop = parts.group, parts.scop
-        if changed is None:
-            piece = parts.everything()
-        else:
-            reached: dict[str, Region] = {}
-            for array, tensor in zip(scop.args, group.inputs, strict=True):
-                if tensor in changed:
-                    region = under(changed[tensor], self.graph.tensors[tensor].shape or (), parts.shapes[array])
-                    reached[array] = together(reached.get(array), region)
-            found = parts.after(reached) if reached else None
-            if found is None:
-                return None
-            piece = found
+    def _run(self, parts: Parts, changed: Mapping[str, Region], moved: Mapping[str, Shift]) -> _Ran | None:
+        """Run what these regions reach of a kernel; None: nothing."""
+        reached: dict[str, Region] = {}
+        shifts: dict[str, Shift] = {}
+        for array, tensor in zip(parts.scop.args, parts.group.inputs, strict=True):
+            if tensor in changed:
+                before, after = self.graph.tensors[tensor].shape or (), parts.shapes[array]
+                reached[array] = together(reached.get(array), under(changed[tensor], before, after))
+                shift = moved[tensor].under(before, after) if tensor in moved else None
+                if shift is not None:
+                    shifts[array] = shift
+        found = parts.shifted(shifts, {a: r for a, r in reached.items() if a not in shifts}) if shifts else None
+        if found is not None:
+            return self._moved(parts, *found)
+        piece = parts.after(reached) if reached else None
+        return None if piece is None else _Ran(piece.instances, self._made(parts, piece), {})
+
+    def _moved(self, parts: Parts, shifts: Mapping[str, Shift], pieces: Sequence[Piece]) -> _Ran:
+        """Move results, and make what is new of them."""
+        moved: dict[str, Shift] = {}
+        for array, tensor in zip(parts.scop.results, parts.group.outputs, strict=True):
+            shifts[array].move(self._state[tensor].reshape(parts.shapes[array]))
+            shift = shifts[array].under(parts.shapes[array], self.graph.tensors[tensor].shape or ())
+            if shift is not None and any(shift.by):
+                moved[tensor] = shift
+        made: dict[str, Region] = {}
+        for piece in pieces:
+            for name, region in self._made(parts, piece).items():
+                made[name] = together(made.get(name), region)
+        for tensor in parts.group.outputs:
+            if tensor not in moved:
+                made[tensor] = whole(self.graph.tensors[tensor].shape or ())
+        return _Ran(sum(p.instances for p in pieces), made, moved)
+
+    def _made(self, parts: Parts, piece: Piece) -> dict[str, Region]:
+        """Run a piece: what it has made of each tensor."""
+        made = {}
+        for array, tensor, region, result in zip(
+            parts.scop.results, parts.group.outputs, piece.makes, self._results(parts, piece), strict=True
+        ):
+            if size(region):
+                self._state[tensor].reshape(parts.shapes[array])[slices(region)] = result
+                made[tensor] = under(region, parts.shapes[array], self.graph.tensors[tensor].shape or ())
+        return made
+
+    def _whole(self, parts: Parts) -> None:
+        """Run a kernel."""
+        for tensor, result in zip(parts.group.outputs, self._results(parts, parts.everything()), strict=True):
+            self._state[tensor] = np.asarray(result, order="C").reshape(self.graph.tensors[tensor].shape or ())
+        self._show()
+
+    def _results(self, parts: Parts, piece: Piece) -> tuple[np.ndarray, ...]:
         operands = []
-        for array, tensor, region in zip(scop.args, group.inputs, piece.reads, strict=True):
+        for array, tensor, region in zip(parts.scop.args, parts.group.inputs, piece.reads, strict=True):
             held = self._state[tensor].reshape(parts.shapes[array])
             operands.append(np.asarray(held[slices(region)], order="C"))  # of no dimension, too
         results = piece.kernel(*operands)
-        made = {}
-        for array, tensor, region, result in zip(
-            scop.results, group.outputs, piece.makes, results if isinstance(results, tuple) else (results,), strict=True
-        ):
-            shape = self.graph.tensors[tensor].shape or ()
-            if changed is None:
-                self._state[tensor] = np.asarray(result).reshape(shape)
-            elif size(region):
-                self._state[tensor].reshape(parts.shapes[array])[slices(region)] = result
-                made[tensor] = under(region, parts.shapes[array], shape)
-        if changed is None:
-            self._show()
-        return piece.instances, made
+        return results if isinstance(results, tuple) else (results,)
 
     def _show(self) -> None:
         """Views of what there is by now."""
@@ -231,12 +280,15 @@ class Incremental:
             if v.inputs[0] in self._state:
                 self._state[v.outputs[0]] = self._state[v.inputs[0]].reshape(self.graph.tensors[v.outputs[0]].shape)
 
-    def _through_views(self, changed: dict[str, Region]) -> None:
+    def _through_views(self, changed: dict[str, Region], moved: dict[str, Shift]) -> None:
         for v in self._views:
             source, sink = v.inputs[0], v.outputs[0]
+            before, after = (self.graph.tensors[n].shape or () for n in (source, sink))
             if source in changed:
-                shape = self.graph.tensors[sink].shape or ()
-                changed[sink] = under(changed[source], self.graph.tensors[source].shape or (), shape)
+                changed[sink] = under(changed[source], before, after)
+            shift = moved[source].under(before, after) if source in moved else None
+            if shift is not None:
+                moved[sink] = shift
 
 
 def incremental(source: str | Path | onnx.ModelProto | bytes, **options: Any) -> Incremental:
@@ -289,11 +341,15 @@ def _subscript(text: str) -> int | slice:
 
 def _differs(old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Where the bits differ (NaNs are equal to themselves, zeros of both signs are not)."""
-    if old.dtype.kind not in "fcV":
-        return np.asarray(old != new)
-    width = np.dtype(f"u{old.dtype.itemsize}") if old.dtype.itemsize <= 8 else np.dtype("u8")
-    a, b = (np.ascontiguousarray(x).view(width) for x in (old, new))
-    return np.asarray(a != b).reshape(old.shape)
+    return np.asarray(_bits(old) != _bits(new)).reshape(old.shape)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """As integers; elements of more than 8 bytes as several of them."""
+    if array.dtype.kind not in "fcV":
+        return array
+    width = np.dtype(f"u{array.dtype.itemsize}") if array.dtype.itemsize <= 8 else np.dtype("u8")
+    return np.ascontiguousarray(array).view(width)
 
 
 def _box_of(other: np.ndarray) -> Region | None:

@@ -72,12 +72,19 @@ def _between(low: int, high: int, shape: Sequence[int]) -> list[tuple[int, int]]
     return found
 
 
+def elements(name: str, region: Region) -> isl.Set:
+    """The elements of an array in a region."""
+    if not size(region) and region:
+        return isl.Set(f"{{ {name}[{', '.join(f'i{d}' for d in range(len(region)))}] : 1 = 0 }}")
+    return box(name, [[Run(a, b - 1)] for a, b in region])
+
+
 def changed_results(scop: Scop, changed: Mapping[str, Region]) -> dict[str, Region]:
     """Boxes around the elements of results that depend on some elements of arguments.
 
     Raises:
         PolycError: the chains of values have no exact form.
     """
-    sets = {n: box(n, [[Run(a, b - 1)] for a, b in region]) for n, region in changed.items()}
+    sets = {n: elements(n, region) for n, region in changed.items()}
     found = {n: hull(s) for n, s in origins(scop).forward(sets).items()}
     return {n: region for n, region in found.items() if region is not None}
