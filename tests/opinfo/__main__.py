@@ -1,8 +1,8 @@
 """`python -m tests.opinfo [--backward] [--most K] [--json FILE] [OPERATOR ...]`: coverage of core ATen operators.
 
 All samples take an hour: with `--json FILE` what ran is kept there and a further run goes on with what is left, also
-with a larger `--most`; `--seconds` ends a run in between. A file says nothing of another version of polyc: delete it
-after a change."""
+with a larger `--most`; `--seconds` ends a run in between. Outcomes of another version of polyc (its files differ) are
+not gone on with: the run begins anew, and says so."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from .cases import BORROWED, borrowed, cases, samples
 from .runs import EAGER, FAILED, KERNELS, NO_GRADIENT, REFUSED, WRONG, Outcome, run
+from .versions import commit, sources
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
             outcomes[name] += [(op.formatted_name, k, o) for k, o in enumerate(found)]
             left += not_run
         print(line(name, outcomes[name]), flush=True)
-    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(f"{time.monotonic() - began:.0f} s, polyc {known.commit}", file=sys.stderr)
     if left:
         print(f"{left} OpInfos have samples that did not run")
     print(summary(outcomes))
@@ -52,10 +53,10 @@ def main() -> None:
 class Known:
     """The outcomes of OpInfos by name. Several operators have one OpInfo in common: its samples run once.
 
-    Raises SystemExit where the file is of the other direction."""
+    Raises SystemExit where the file is of the other direction, and where files of polyc change while it runs."""
 
     def __init__(self, path: Path | None, backward: bool) -> None:
-        self.path, self.backward = path, backward
+        self.path, self.backward, self.sources, self.commit = path, backward, sources(), commit()
         self.found: dict[str, list[Outcome]] = {}
         self.all_seen: set[str] = set()
         if path is None or not path.exists():
@@ -63,6 +64,10 @@ class Known:
         kept = json.loads(path.read_text())
         if kept["backward"] != backward:
             raise SystemExit(f"{path} has outcomes of the other direction")
+        if kept.get("sources") != self.sources:
+            other = kept.get("commit", "unknown")
+            print(f"{path} is of another version of polyc ({other}): all begins anew", flush=True)
+            return
         self.found = {n: [Outcome(*o) for o in outcomes] for n, outcomes in kept["outcomes"].items()}
         self.all_seen = set(kept["whole"])
 
@@ -83,10 +88,15 @@ class Known:
         return found[:most], name not in self.all_seen and len(found) < most
 
     def _write(self) -> None:
-        if self.path is not None:
-            plain = {n: [[o.kind, o.reason] for o in outcomes] for n, outcomes in self.found.items()}
-            kept = {"backward": self.backward, "whole": sorted(self.all_seen), "outcomes": plain}
-            self.path.write_text(json.dumps(kept, indent=1))
+        if self.path is None:
+            return
+        if sources() != self.sources:  # modules are loaded when they are needed: what ran last may be of both
+            raise SystemExit(f"files of polyc changed during the run: {self.path} stays as it was before")
+        kept = {
+            "commit": self.commit, "sources": self.sources, "backward": self.backward, "whole": sorted(self.all_seen),
+            "outcomes": {n: [[o.kind, o.reason] for o in outcomes] for n, outcomes in self.found.items()},
+        }  # fmt: skip
+        self.path.write_text(json.dumps(kept, indent=1))
 
 
 def line(name: str, found: list[tuple[str, int, Outcome]]) -> str:

@@ -52,6 +52,23 @@ def test_a_run_goes_on_with_what_is_left(tmp_path: Path, monkeypatch: pytest.Mon
         table.Known(kept, False)
 
 
+def test_outcomes_of_two_versions_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "run", lambda op, sample, backward: Outcome(KERNELS))
+    (op,), kept = cases(["relu"])["relu"], tmp_path / "kept.json"
+    table.Known(kept, True).outcomes(op, 1, float("inf"))
+    assert table.Known(kept, True).found and not capsys.readouterr().out
+    monkeypatch.setattr(table, "sources", lambda: "another")
+    later = table.Known(kept, True)
+    assert not later.found and "another version" in capsys.readouterr().out
+    before = kept.read_text()
+    monkeypatch.setattr(table, "sources", lambda: "a third")
+    with pytest.raises(SystemExit, match="changed during the run"):
+        later.outcomes(op, 1, float("inf"))
+    assert kept.read_text() == before
+
+
 def test_what_has_no_gradient_counts_for_nothing() -> None:
     for name in ("argmax", "_to_copy"):
         kinds = set()
