@@ -105,6 +105,10 @@ TF32 = "tf32"
 """The feature of a GPU target that allows products of f32 to round their operands to tf32."""
 
 
+BESIDE = "cpu"
+"""The feature of a GPU target that allows kernels of a model to run on the CPU beside it (`sm_80+cpu`)."""
+
+
 def mma_feature(element: str) -> str:
     """The feature of a GPU target that multiplies elements of this type on tensor cores (f32 as tf32)."""
     return f"mma.{'tf32' if element == 'f32' else element}"
@@ -120,9 +124,10 @@ class GpuTarget:
     The rest is for occupancy: an SM holds at most `sm_threads` threads, `sm_blocks` blocks,
     `sm_registers` registers (given to warps in units of `register_unit`) and `sm_shared` bytes (in
     units of `shared_unit`, `shared_reserved` of them the system's for each block); 0 = unknown.
-    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and `tf32`, which
-    is in no file: products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`). The last four are as
-    those of `Target`.
+    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and what is in no
+    file: `tf32`, products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`), and `cpu`, kernels of a
+    model may run on the CPU beside it. `floats` to `max_sum_inputs` are as those of `Target`. The last four say how fast
+    it is, for the choice between it and a CPU: GB/s of its memory, Gflop/s of f32, GB/s to the host, ns of a launch.
     """
 
     name: str
@@ -152,3 +157,7 @@ class GpuTarget:
     passes: str = ALL_PASSES
     max_concat_inputs: int = 0
     max_sum_inputs: int = 0
+    bandwidth: int = 0
+    gflops: int = 0
+    link: int = 0
+    launch: int = 0

@@ -11,13 +11,15 @@ from typing import Any
 
 from polyc.emit.targets import DATA, OF_GRAPHS, UNLIMITED, gpu_names, is_file, read_toml, wrong_floats
 from polyc.poly.errors import BuildError
-from polyc.poly.target import FLOATS, TF32, GpuTarget, mma_feature
+from polyc.poly.target import BESIDE, FLOATS, TF32, GpuTarget, mma_feature
 
 DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
 KIND = "kind"  # the key that files of GPUs have, and those of CPUs do not
 MOST = 1 << 40  # of any number
+OF_TIMES = ("bandwidth", "gflops", "link", "launch")
+"""How fast a device is; a file may leave it out."""
 MAY_BE_UNKNOWN = ("sms", "sm_threads", "sm_blocks", "sm_registers", "sm_shared", "register_unit", "shared_unit",
-                  "shared_reserved", *UNLIMITED)  # fmt: skip
+                  "shared_reserved", *UNLIMITED, *OF_TIMES)  # fmt: skip
 """Numbers that may be 0."""
 
 
@@ -32,14 +34,17 @@ def is_gpu(target: object) -> bool:
         return True
     if not isinstance(target, (str, Path)):
         return False
-    base, _, _ = _parts(str(target))
+    base, plus, _ = _parts(str(target))
+    if plus:
+        return is_gpu(base)
     return KIND in read_toml(Path(base)) if is_file(base) else base in names()
 
 
 def get(name: str | Path) -> GpuTarget:
     """A GPU target by name; `cuda` is the device's own architecture, `sm_80` without a device.
 
-    `NAME+tf32` is the same with products of f32 allowed to round their operands to tf32. `NAME.toml` is a file.
+    `NAME+tf32` is the same with products of f32 allowed to round their operands to tf32, `NAME+cpu` with kernels of a
+    model allowed on the CPU beside it. `NAME.toml` is a file.
 
     Raises:
         BuildError: there is no such target (valid names are listed), or it has no tf32.
@@ -68,8 +73,10 @@ def _named(name: str) -> GpuTarget:
 
 
 def _allowing(target: GpuTarget, what: str) -> GpuTarget:
+    if what == BESIDE:
+        return replace(target, name=f"{target.name}+{BESIDE}", features=(*target.features, BESIDE))
     if what != TF32:
-        raise BuildError(f"a GPU target's name ends in nothing or '+{TF32}', not '+{what}'")
+        raise BuildError(f"a GPU target's name ends in nothing, '+{TF32}' or '+{BESIDE}', not '+{what}'")
     if mma_feature("f32") not in target.features:
         raise BuildError(f"{target.name} multiplies no {TF32}: targets from sm_80 on do")
     return replace(target, name=f"{target.name}+{TF32}", features=(*target.features, TF32))
@@ -103,7 +110,8 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
         BuildError: a key is missing, unknown or of the wrong type.
     """
     wanted = {f.name for f in fields(GpuTarget)} - {"name"}
-    wrong = sorted((wanted - {*OF_GRAPHS}) ^ (set(data) - {*OF_GRAPHS}))
+    optional = {*OF_GRAPHS, *OF_TIMES}
+    wrong = sorted((wanted - optional) ^ (set(data) - optional))
     if wrong:
         raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
     for key, kind in typing.get_type_hints(GpuTarget).items():

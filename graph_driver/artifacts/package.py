@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FORMAT = 8
 MANIFEST, WEIGHTS, HOST = "manifest.json", "weights.bin", "host.bin"
 UNNAMED = "gpu"  # the back end of directories that name none: those of CPUs always did
-SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
+SYMBOL = re.compile(r"polyc_(?:[0-9a-f]{20}|cpu[0-9a-f]{17})")  # cpu: `polyc.graph_driver.fusion.joined.ON_CPU`
 
 PutWeights = Callable[[Path, memoryview], dict[str, Any]]
 CheckWeights = Callable[[Path, str, memoryview, dict[str, Any]], None]

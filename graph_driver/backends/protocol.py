@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.ir import Graph
     from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.host.reference import HostNode
@@ -180,6 +181,16 @@ class Backend(ABC):
     def costed(self, machine: Any) -> Target | None:
         """The CPU by whose figures times are predicted; None: there is no model of this machine's time."""
         return None
+
+    def beside(self, machine: Any) -> Platform | None:
+        """What makes kernels for steps of its plans that it has none for, if its code runs them; None: the host does,
+        operator by operator."""
+        return None
+
+    def shared_out(self, graph: Graph, groups: Sequence[Group], machine: Any) -> tuple[list[Group], list[str]]:
+        """The groups, those that `beside` had better run as its own (`polyc.graph_driver.fusion.joined.on_cpu`); and
+        what was decided, as notes."""
+        return list(groups), []
 
     # ---- one Scop ----
 

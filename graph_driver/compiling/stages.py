@@ -12,7 +12,7 @@ from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.compiling.assumed import assume
 from polyc.graph_driver.compiling.first_program import BY_NUMPY, first_groups, quick_passes
-from polyc.graph_driver.fusion.joined import Group, on_host, split
+from polyc.graph_driver.fusion.joined import Group, is_on_cpu, on_cpu, on_host, split
 from polyc.graph_driver.fusion.rearranging import Rearranged, rearrange
 from polyc.graph_driver.graph.defects import warn_of_defects
 from polyc.graph_driver.graph.ir import Graph
@@ -273,17 +273,22 @@ def compile_groups(
     graph: Graph, found: list[Group], pieces: Sequence[Piece], platform: Platform, options: CompileOptions,
     report: Report,
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
-    """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
+    """Machine code by group key. A group that fails is split; a node that fails gets code of what is beside the machine,
+    if anything is, or goes to the host."""
     progress = options.progress
     checks = checks_wanted(options.checks)
     compiled: dict[str, Compiled] = {}
+    beside = platform.backend.beside(platform.machine)
+    found, notes = platform.backend.shared_out(graph, found, platform.machine)
+    report.notes += notes
     while True:
         wanted = {g.key: g for g in found if g.key and g.key not in compiled}
         if not wanted:
             return found, compiled
+        makers = {key: beside if beside is not None and is_on_cpu(g) else platform for key, g in wanted.items()}
         jobs = [
-            Job(g.text, symbol_of(g.key), platform, use.trace_for_text(g.text, platform), checks, options.overlapping)
-            for g in wanted.values()
+            Job(g.text, symbol_of(key), makers[key], use.trace_for_text(g.text, makers[key]), checks, options.overlapping)
+            for key, g in wanted.items()
         ]
         results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
         failed: dict[str, str] = {}
@@ -298,11 +303,11 @@ def compile_groups(
             for stage, seconds in result.seconds.items():
                 report.kernel_seconds[stage] = report.kernel_seconds.get(stage, 0.0) + seconds
         if failed:
-            found = _without(graph, found, pieces, failed, report)
+            found = _without(graph, found, pieces, failed, report, beside is not None)
 
 
 def _without(
-    graph: Graph, found: list[Group], pieces: Sequence[Piece], failed: Mapping[str, str], report: Report
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], failed: Mapping[str, str], report: Report, beside: bool
 ) -> list[Group]:
     kept: list[Group] = []
     for g in found:
@@ -313,6 +318,9 @@ def _without(
         elif len(g.nodes) > 1:
             report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
             kept += split(g, pieces)
+        elif beside and not is_on_cpu(g):
+            report.notes.append(f"{g.label} at '{g.nodes[0].name}' has a kernel of the CPU: {failed[g.key]}")
+            kept.append(on_cpu(g))
         else:
             kept.append(on_host(g, f"no code: {failed[g.key]}"))
     return kept

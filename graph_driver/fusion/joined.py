@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -64,6 +64,20 @@ class Group:
     def label(self) -> str:
         """The operators, as `Conv+Add+Relu`."""
         return "+".join(n.kind for n in self.nodes if not is_view(n))
+
+
+ON_CPU = "cpu"
+"""What keys of groups begin with whose kernels are those of the CPU beside another machine: a Scop may run on both."""
+
+
+def on_cpu(group: Group) -> Group:
+    """The group as one whose kernel is the CPU's."""
+    return group if is_on_cpu(group) else replace(group, key=ON_CPU + group.key)
+
+
+def is_on_cpu(group: Group) -> bool:
+    """Whether its kernel is that of the CPU beside."""
+    return group.key.startswith(ON_CPU)
 
 
 @dataclass

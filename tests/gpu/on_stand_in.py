@@ -192,6 +192,25 @@ def bits(device: Device) -> None:
             assert value.tobytes() == expected[name].tobytes(), name
 
 
+def beside(device: Device) -> None:
+    """A plan on the GPU and the CPU beside it: graphs of the GPU's stretches, results the same on every run."""
+    from test_cpu_beside import products, sides
+
+    import polyc
+
+    proto = products(96)
+    both, cpu = polyc.compile_model(proto, target="cuda+cpu"), polyc.compile_model(proto, threads=1)
+    assert set(sides(both).values()) == {"gpu", "cpu"} and sides(both)["Softmax"] == "cpu", sides(both)
+    rng = np.random.default_rng()
+    for stay in (False, False, True):
+        x = rng.standard_normal((96, 96)).astype(np.float32)
+        got = both({"x": to_device(device, x) if stay else x})
+        for name, value in cpu({"x": x}).items():
+            assert isinstance(got[name], DeviceArray) == stay
+            np.testing.assert_allclose(np.asarray(got[name]), value, rtol=1e-4, atol=1e-5)
+    assert both.executor().recording == "replayed as 1 recorded graphs"
+
+
 def benchmark(device: Device) -> None:
     """`python -m benchmarks.gpu` measures right results on this "device"."""
     import json
@@ -214,7 +233,7 @@ def benchmark(device: Device) -> None:
 if __name__ == "__main__":
     what = {
         "operators": operators, "model": model, "bounds": bounds, "aliases": aliases, "package": package,
-        "benchmark": benchmark, "bits": bits,
+        "benchmark": benchmark, "bits": bits, "beside": beside,
     }  # fmt: skip
     what[sys.argv[2]](use(sys.argv[1]))
     print("ok")

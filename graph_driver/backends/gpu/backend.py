@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polyc.emit.loop_ir.loops import Function
     from polyc.graph_driver.backends.gpu.code import GpuCode
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.ir import Graph
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
@@ -66,6 +67,20 @@ class GpuBackend(Backend):
     def fusing(self, machine: GpuTarget) -> Fusing:
         """A contraction's panels are copied to shared memory, blocks of scores stay there."""
         return Fusing(copies_panels=True, cached=-1, near="a block", chain=rows_at_a_time(machine))
+
+    def beside(self, machine: GpuTarget) -> Platform:
+        """The CPU: what has loops and no kernel here runs there as machine code."""
+        from polyc.graph_driver.backends.cpu import LLVM
+
+        return Platform(LLVM, self.host(machine))
+
+    def shared_out(
+        self, graph: Graph, groups: Sequence[Group], machine: GpuTarget
+    ) -> tuple[list[Group], list[str]]:
+        """By predicted times and transfers, where the target's name ends in `+cpu`."""
+        from polyc.graph_driver.backends.gpu.beside import shared_out
+
+        return shared_out(graph, groups, machine, self.host(machine))
 
     def schedule(self, scop: Scop, machine: GpuTarget, threads: int) -> Schedule:
         """That of the scheduler's strategies for GPUs."""
@@ -135,12 +150,20 @@ class GpuBackend(Backend):
         """The kernels' launches. What a CUDA compiler that is here makes of them is noted in the report."""
         from polyc.emit.gpu.devices import nvidia
         from polyc.graph_driver.backends.gpu.code import GpuCode
+        from polyc.graph_driver.backends.gpu.natives import NativeKernel
+        from polyc.graph_driver.backends.gpu.transfers import transfers
+        from polyc.graph_driver.fusion.joined import is_on_cpu
 
-        kernels = {c.symbol: (_recorded(c.image), c.order) for c in compiled.values()}
-        code = GpuCode(platform, kernels)
-        launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.kind == "kernel")
+        there = {g.key for g in groups if is_on_cpu(g)}
+        kernels = {c.symbol: (_recorded(c.image), c.order) for key, c in compiled.items() if key not in there}
+        natives = {c.symbol: NativeKernel(c.image, c.order) for key, c in compiled.items() if key in there}
+        code = GpuCode(platform, kernels, {}, natives, platform.host)
+        launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.symbol in kernels)
         count = sum(len(r.text.kernels) for r, _ in kernels.values())
         report.notes.append(f"{launches} launches of {count} GPU kernels")
+        moved = transfers(plan, frozenset(natives))
+        if "host" in moved.sides:
+            report.notes.append(moved.text())
         if code.target.kind == "cuda" and nvidia.compiler() is not None:
             start = time.perf_counter()
             report.notes += _resource_notes(code.resources())

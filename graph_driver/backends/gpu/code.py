@@ -10,9 +10,10 @@ from polyc.emit.gpu.devices import nvidia, open_device
 from polyc.emit.gpu.program import Recorded
 from polyc.emit.gpu.resources import Resources
 from polyc.graph_driver.backends.gpu.execute import GpuExecutor
+from polyc.graph_driver.backends.gpu.natives import NativeKernel, Natives
 from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.poly.records import dataclass
-from polyc.poly.target import GpuTarget
+from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 @dataclass
 class GpuCode(Code):
     """Kernels by symbol with the names of their arrays in the order of a step's arguments; `cubins`: machine
-    code that was made before, of all kernels or of none. Without a device it can be looked at and saved."""
+    code that was made before, of all kernels or of none; `natives`: kernels of the CPU beside, `cpu`. Without a device
+    it can be looked at and saved."""
 
     platform: Platform
     kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]]
     cubins: Mapping[str, bytes] = field(default_factory=dict)
+    natives: Mapping[str, NativeKernel] = field(default_factory=dict)
+    cpu: Target | None = None
 
     @property
     def target(self) -> GpuTarget:
@@ -43,10 +47,11 @@ class GpuCode(Code):
         """The plan in the memory of the device.
 
         Raises:
-            DeviceError: there is no device; one line says what was looked for.
+            BuildError: there is no device; one line says what was looked for. Or this is another CPU.
         """
         device = open_device(self.target.kind)
-        return GpuExecutor(plan, weights, hosts, self.target, self.kernels, self.cubins, device)
+        natives = Natives(self.natives, self.cpu or self.platform.host)
+        return GpuExecutor(plan, weights, hosts, self.target, self.kernels, self.cubins, device, natives)
 
     def resources(self) -> list[Resources]:
         """Registers, spills, shared memory and occupancy of every kernel.

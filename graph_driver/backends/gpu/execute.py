@@ -12,36 +12,24 @@ import numpy as np
 from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.backends.gpu.natives import Natives
 from polyc.graph_driver.backends.gpu.records import DeviceRecords
+from polyc.graph_driver.backends.gpu.transfers import Side, Transfer, Valid, transfers, written
 from polyc.graph_driver.execution.aliasing import arrays_in, owned
 from polyc.graph_driver.execution.executor import Observer
-from polyc.graph_driver.execution.frame import check_inputs, check_outputs
+from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.execution.run_memory import aligned_bytes
+from polyc.graph_driver.execution.violations import Records, steps_with_records
 from polyc.graph_driver.planning.plan import Plan
-from polyc.graph_driver.planning.slots import Slot, Step
 from polyc.poly.dtypes import BY_NAME
-from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.errors import ArgumentError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
     from polyc.poly.target import GpuTarget
-
-
-ON_DEVICE = ("kernel", "copy")
-
-
-def _stretches(plan: Plan) -> list[tuple[int, list[int]]]:
-    """Steps that follow one another on the device together, each step of the host alone; by the first's number."""
-    found: list[tuple[int, list[int]]] = []
-    for k, step in enumerate(plan.steps):
-        together = step.kind in ON_DEVICE and k > 0 and plan.steps[k - 1].kind in ON_DEVICE
-        if together:
-            found[-1][1].append(k)
-        else:
-            found.append((k, [k]))
-    return found
 
 
 class _ArenaBytes:
@@ -59,7 +47,8 @@ class GpuExecutor:
     """A plan with its memory on one device. Runs from several threads take turns.
 
     The arena, the weights, inputs and outputs are allocated once, so every kernel's arguments are
-    known before the first run. Host steps bring what they read to the host and put back what they make.
+    known before the first run. Steps of the host, kernels of its CPU among them, work on a copy of this memory; what has
+    to go from one to the other, and when, is known, too (`transfers`).
     The first run launches one kernel after another; after it, each stretch between host steps is recorded
     as a graph, which later runs replay. `recording` says what came of it.
     """
@@ -67,13 +56,17 @@ class GpuExecutor:
     def __init__(
         self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], target: GpuTarget,
         kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], cubins: Mapping[str, bytes], device: Device,
+        natives: Natives,
     ) -> None:  # fmt: skip
         """Raises `DeviceError` when the device does not run the code."""
         check_runs_on(device, target)
         self.plan, self._weights = plan, weights
         self.device = device
-        self._hosts = hosts
+        self._hosts, self._natives = hosts, natives
         self._lock = threading.Lock()
+        self.transfers = transfers(plan, natives.symbols)
+        self._host_arena = aligned_bytes(plan.peak if "host" in self.transfers.sides else 0)
+        self._host_records = Records(plan, steps_with_records(plan))
         self._bases = {
             "arena": [device.allocate(plan.peak)],
             "weight": [device.allocate(weights.nbytes)],
@@ -86,7 +79,7 @@ class GpuExecutor:
             handles |= device.load(recorded.text, target, cubins.get(symbol))
         self._records = DeviceRecords(plan, kernels, device)
         self._launches = [self._prepared(k, kernels, handles) for k in range(len(plan.steps))]
-        self._stretches = _stretches(plan)
+        self._stretches = stretches(self.transfers.sides)
         self._graphs: dict[int, Any] = {}
         self.recording = ""
 
@@ -110,7 +103,7 @@ class GpuExecutor:
     ) -> list[LaunchSpec]:
         """The launches of the step of this number with addresses filled in."""
         step = self.plan.steps[number]
-        if step.kind != "kernel":
+        if step.symbol not in kernels:
             return []
         recorded, order = kernels[step.symbol]
         places = {name: self.pointer(arg) for name, arg in zip(order, step.args, strict=True)}
@@ -138,21 +131,19 @@ class GpuExecutor:
         """
         given = {} if out is None else check_outputs(self.plan, out, self._weights)
         with self._lock:
-            host, stays = self._place_inputs(inputs, stream)
+            frame, stays = self._place_inputs(inputs, stream)
             if stays and given:
                 raise ArgumentError("out= takes NumPy arrays; with inputs on the device, results are new arrays there")
             for first, stretch in self._stretches:
+                self._bring(first, frame, stream)
                 if first in self._graphs:
                     self.device.replay(self._graphs[first], stream)
                 else:
                     for k in stretch:
-                        self._step(k, self.plan.steps[k], host, stream)
+                        self._step(k, frame, stream)
             if not self.recording:
-                self._record()
-            self._records.check(stream)
-            if stays:
-                return {name: self._kept(name, host, stream) for name in self.plan.outputs}
-            return {name: self._result(name, host, given.get(name), stream) for name in self.plan.outputs}
+                self._record(frame)
+            return self._results(frame, given, stays, stream)
 
     def bind(
         self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None
@@ -174,106 +165,138 @@ class GpuExecutor:
         """The same, where only the steps that run alone are waited for and observed; a part between them is replayed
         where it is one of the recorded stretches."""
         given = {} if out is None else check_outputs(self.plan, out, self._weights)
+        valid = Valid(self.plan)
         with self._lock:
-            host, _ = self._place_inputs(inputs, None)
+            frame, _ = self._place_inputs(inputs, None)
+            look = functools.partial(self._look, valid, frame)
             for what in parts.order:
-                if what >= 0:
-                    steps = list(parts.segments[what])
-                    if steps[0] in self._graphs and (steps[0], steps) in self._stretches:
-                        self.device.replay(self._graphs[steps[0]], None)
-                        continue
-                    for k in steps:
-                        self._step(k, self.plan.steps[k], host)
-                    continue
-                k, step, watched = ~what, self.plan.steps[~what], ~what in parts.alone
+                steps = list(parts.segments[what]) if what >= 0 else [~what]
+                watched = what < 0 and ~what in parts.alone
                 if before is not None and watched:
-                    before(k, step, lambda name: self._value(name, host))
-                self._step(k, step, host)
+                    before(steps[0], self.plan.steps[steps[0]], look)
+                if what >= 0 and steps[0] in self._graphs and (steps[0], steps) in self._stretches:
+                    self._bring(steps[0], frame, None)
+                    self.device.replay(self._graphs[steps[0]], None)
+                else:
+                    for k in steps:
+                        self._bring(k, frame, None)
+                        self._step(k, frame)
+                for k in steps:
+                    for name in written(self.plan, self.plan.steps[k]):
+                        valid.make(name, self.transfers.sides[k])
                 if observer is not None and watched:
                     self.device.synchronize()
-                    observer(k, step, lambda name: self._value(name, host))
-            self._records.check()
-            return {name: self._result(name, host, given.get(name)) for name in self.plan.outputs}
+                    observer(steps[0], self.plan.steps[steps[0]], look)
+            return self._results(frame, given, False, None)
 
-    def _place_inputs(self, inputs: Mapping[str, Any], stream: Any) -> tuple[dict[str, Any], bool]:
-        """Bring all inputs to their places; those that stay on the host, and whether one was on the device."""
+    def _place_inputs(self, inputs: Mapping[str, Any], stream: Any) -> tuple[Frame, bool]:
+        """Bring all inputs to their places: the host's memory of this run, and whether one was on the device."""
         there = {n: to_device(self.device, x) for n, x in inputs.items() if on_a_device(x)}
         shells = {n: np.broadcast_to(np.zeros((), x.dtype.np), x.shape) for n, x in there.items()}
         arrays = check_inputs(self.plan, {**inputs, **shells})
-        host: dict[str, Any] = {}
-        for name, array in zip(self.plan.inputs, arrays, strict=True):
+        for k, name in enumerate(self.plan.inputs):
             if self.plan.slots[name].dtype is None:
-                host[name] = owned(array, arrays_in(array))  # operators hand out views of what they get
+                arrays[k] = owned(arrays[k], arrays_in(arrays[k]))  # operators hand out views of what they get
             elif name in there:
                 self.device.copy(self.pointer(name), there[name].pointer, there[name].nbytes, stream)
-            else:
-                self.device.upload(self.pointer(name), array, stream)
-        return host, bool(there)
+                arrays[k] = np.empty(arrays[k].shape, arrays[k].dtype)
+                if k in self.transfers.reads_input["host"]:
+                    self.device.download(arrays[k], self.pointer(name), stream)
+            elif k in self.transfers.reads_input["device"]:
+                self.device.upload(self.pointer(name), arrays[k], stream)
+        slots = [self.plan.slots[n] for n in self.plan.outputs]
+        outputs = [aligned_bytes(0 if s.dtype is None else output_bytes(s)) for s in slots]
+        return Frame(self.plan, self._host_arena, self._weights, arrays, outputs, None), bool(there)
 
-    def _record(self) -> None:
+    def _record(self, frame: Frame) -> None:
         """Record the stretches of the device for later runs, if the driver can."""
         try:
             for first, stretch in self._stretches:
-                if self.plan.steps[first].kind in ON_DEVICE:
-                    self._graphs[first] = self.device.record(functools.partial(self._enqueue, stretch))
+                if self.transfers.sides[first] == "device":
+                    self._graphs[first] = self.device.record(functools.partial(self._enqueue, stretch, frame))
             self.recording = f"replayed as {len(self._graphs)} recorded graphs"
         except DeviceError as error:
             self._graphs.clear()
             self.recording = f"not recorded: {error}"
 
-    def _enqueue(self, steps: Sequence[int], stream: Any) -> None:
+    def _enqueue(self, steps: Sequence[int], frame: Frame, stream: Any) -> None:
         for k in steps:
-            self._step(k, self.plan.steps[k], {}, stream)
+            self._step(k, frame, stream)
 
-    def _step(self, k: int, step: Step, host: dict[str, Any], stream: Any = None) -> None:
-        if step.kind == "kernel":
+    def _step(self, k: int, frame: Frame, stream: Any = None) -> None:
+        """One step, on the side where it runs."""
+        step, here = self.plan.steps[k], self.transfers.sides[k] == "host"
+        if step.kind == "kernel" and here:
+            self._natives.run(step.symbol, [frame.bytes_of(a) for a in step.args])
+        elif step.kind == "kernel":
             for spec in self._launches[k]:
                 self.device.launch(spec, stream)
         elif step.kind == "copy":
             source, target = step.args
-            self.device.copy(self.pointer(target), self.pointer(source), self.plan.slots[source].nbytes, stream)
+            if here:
+                np.copyto(frame.bytes_of(target)[: self.plan.slots[source].nbytes], frame.bytes_of(source))
+            else:
+                self.device.copy(self.pointer(target), self.pointer(source), self.plan.slots[source].nbytes, stream)
         else:
-            captures = {c: self._value(c, host, stream) for c in step.captures}
-            results = self._hosts[step.index]([self._value(a, host, stream) for a in step.args], captures)
-            for name, result in zip(step.results, results, strict=True):
-                slot = self.plan.slots.get(name)
-                if slot is not None:
-                    self._store(step, slot, result, host, stream)
-                else:  # no step reads it, but an observer may
-                    host[name] = result
+            frame.host(step, self._hosts)
 
-    def _store(self, step: Step, slot: Slot, result: Any, host: dict[str, Any], stream: Any) -> None:
-        """Keep what a step of the host made: on the device when it is a tensor of known shape."""
-        if slot.dtype is None:
-            host[slot.name] = result
-            return
-        if np.shape(result) != slot.shape:
-            raise ModelError(f"{step.label} made shape {list(np.shape(result))} for '{slot.name}', not {slot.shape}")
-        array = np.ascontiguousarray(np.asarray(result).astype(BY_NAME[slot.dtype].np, copy=False))
-        self.device.upload(self.pointer(slot.name), array, stream)
+    # ---- between the two ----
 
-    def _value(self, name: str, host: Mapping[str, Any], stream: Any = None) -> Any:
-        """A tensor as the host sees it."""
+    def _bring(self, first: int, frame: Frame, stream: Any) -> None:
+        """What a stretch needs from the other side."""
+        for transfer in self.transfers.before.get(first, ()):
+            self._transfer(transfer, frame, stream)
+
+    def _transfer(self, transfer: Transfer, frame: Frame, stream: Any) -> None:
+        kind, index = transfer.memory
+        memory = frame.arena if kind == "arena" else frame.outputs[index]
+        part, place = memory[transfer.begin : transfer.end], Pointer(self._bases[kind][index], transfer.begin)
+        if transfer.to == "host":
+            self.device.download(part, place, stream)
+        else:
+            self.device.upload(place, part, stream)
+
+    def _look(self, valid: Valid, frame: Frame, name: str) -> Any:
+        """A copy of a tensor as it is now."""
         slot = self.plan.slots.get(name)
         if slot is None or slot.dtype is None or slot.shape is None:
-            return host[name]
+            return frame.value(name)
+        if slot.place.kind in ("input", "weight") or valid.valid_on(name, "host"):
+            if slot.place.kind != "arena" or not valid.valid_on(name, "device"):
+                return np.array(frame.value(name))
         array = np.empty(slot.shape, BY_NAME[slot.dtype].np)
-        self.device.download(array, self.pointer(name), stream)
+        self.device.download(array, self.pointer(name))
         return array
 
-    def _kept(self, name: str, host: Mapping[str, Any], stream: Any) -> Any:
+    def _results(self, frame: Frame, given: Mapping[str, np.ndarray], stays: bool, stream: Any) -> dict[str, Any]:
+        """The outputs where they are wanted. Raises `BoundsError`: a step has something to tell."""
+        self._host_records.check(frame.arena)
+        self._records.check(stream)
+        for transfer in self.transfers.after["device" if stays else "host"]:
+            self._transfer(transfer, frame, stream)
+        if stays:
+            return {name: self._kept(name, frame, stream) for name in self.plan.outputs}
+        results = frame.results()
+        for name, array in given.items():
+            np.copyto(array, results[name])
+        return {**results, **given}
+
+    def _kept(self, name: str, frame: Frame, stream: Any) -> Any:
         """An output as a new array of the device (what lives on the host stays there)."""
         slot = self.plan.slots[name]
         if slot.dtype is None or slot.shape is None:
-            return host[name]
+            return frame.value(name)
         made: DeviceArray = empty(self.device, tuple(slot.shape), BY_NAME[slot.dtype])
         self.device.copy(made.pointer, self.pointer(name), slot.nbytes, stream)
         return made
 
-    def _result(self, name: str, host: Mapping[str, Any], given: np.ndarray | None, stream: Any = None) -> Any:
-        value = self._value(name, host, stream)
-        if given is None:
-            text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
-            return value.astype(object) if text else value
-        given[...] = value
-        return given
+
+def stretches(sides: Sequence[Side]) -> list[tuple[int, list[int]]]:
+    """Steps that follow one another on the device together, each step of the host alone; by the first's number."""
+    found: list[tuple[int, list[int]]] = []
+    for k, side in enumerate(sides):
+        if side == "device" and k > 0 and sides[k - 1] == "device":
+            found[-1][1].append(k)
+        else:
+            found.append((k, [k]))
+    return found

@@ -27,7 +27,7 @@ class DeviceRecords:
         self._checks: list[tuple[Step, Violation]] = []
         self._places: dict[int, int] = {}  # of each step in the record
         for k, step in enumerate(plan.steps):
-            if step.kind == "kernel" and (found := kernels[step.symbol][0].checks):
+            if step.symbol in kernels and (found := kernels[step.symbol][0].checks):
                 self._places[k] = 8 * len(self._checks)
                 self._checks += [(step, check) for check in found]
         self._values = np.zeros(len(self._checks), np.uint64)

@@ -1,6 +1,7 @@
 """The part of a compiled directory that is of a GPU: kernels, launches and machine code.
 
     code.bin        kernels and launches as text, a kernel of the plan after another (`Recorded.to_json`)
+    natives.bin     machine code of the kernels that run on the CPU beside it
     cubins.bin      their machine code, where a CUDA compiler was here: such a directory runs without one
     kernels/        the sources and the machine code again, a file each: to look at and to link elsewhere
     resources.json  registers, spills, shared memory and occupancy of each kernel
@@ -18,13 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.backends.cpu import LLVM
 from polyc.graph_driver.backends.gpu.code import GpuCode
+from polyc.graph_driver.backends.gpu.natives import NativeKernel
 from polyc.graph_driver.backends.protocol import CODE, Backend, Platform, Read, Saved
 
 if TYPE_CHECKING:
     from polyc.graph_driver.planning.plan import Plan
 
 CUBINS = "cubins.bin"
+NATIVES = "natives.bin"
 
 
 def blobs(code: GpuCode) -> tuple[list[bytes], list[bytes]]:
@@ -40,12 +44,17 @@ def saved(code: GpuCode) -> Saved:
     texts, cubins = blobs(code)
     entries = {
         "gpu": asdict(code.target),
-        "symbols": list(code.kernels),
+        "symbols": [*code.kernels, *code.natives],
         "orders": [list(order) for _, order in code.kernels.values()],
         "code": [len(b) for b in texts],
         "cubins": [len(b) for b in cubins],
     }
-    return Saved(entries, {CODE: texts, CUBINS: cubins})
+    files = {CODE: texts, CUBINS: cubins}
+    if code.natives:
+        entries["natives"] = [[symbol, list(k.order), len(k.image)] for symbol, k in code.natives.items()]
+        entries["cpu"] = asdict(code.cpu or code.platform.host)
+        files[NATIVES] = [k.image for k in code.natives.values()]
+    return Saved(entries, files)
 
 
 def write_for_people(code: GpuCode, cubins: Sequence[bytes], folder: Path) -> None:
@@ -69,11 +78,21 @@ def read_code(backend: Backend, data: Mapping[str, Any], plan: Plan, read: Read)
     """
     target = backend.machine_from(data["gpu"])
     texts, cubins = (read(name, [int(n) for n in data[key]]) for name, key in ((CODE, "code"), (CUBINS, "cubins")))
-    symbols, orders = list(data["symbols"]), [tuple(map(str, o)) for o in data["orders"]]
+    orders = [tuple(map(str, o)) for o in data["orders"]]
+    symbols = list(data["symbols"])[: len(orders)]  # the CPU's come behind those of the GPU
     if cubins and len(cubins) != len(symbols):
         raise ValueError("number of cubins")
     kernels = {s: (Recorded.from_json(t.decode()), o) for s, t, o in zip(symbols, texts, orders, strict=True)}
+    natives: dict[str, NativeKernel] = {}
+    if known := data.get("natives"):
+        images = read(NATIVES, [int(size) for _, _, size in known])
+        natives = {
+            str(symbol): NativeKernel(image, tuple(map(str, order)))
+            for (symbol, order, _), image in zip(known, images, strict=True)
+        }
+    orders_of = {s: order for s, (_, order) in kernels.items()} | {s: k.order for s, k in natives.items()}
     for step in plan.steps:
-        if step.kind == "kernel" and len(step.args) != len(kernels[step.symbol][1]):
+        if step.kind == "kernel" and len(step.args) != len(orders_of[step.symbol]):
             raise ValueError(f"arguments of {step.symbol}")
-    return GpuCode(Platform(backend, target), kernels, dict(zip(symbols, cubins)))
+    cpu = LLVM.machine_from(data["cpu"]) if natives else None
+    return GpuCode(Platform(backend, target), kernels, dict(zip(symbols, cubins)), natives, cpu)
