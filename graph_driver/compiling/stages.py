@@ -287,8 +287,9 @@ def compile_groups(
             return found, compiled
         makers = {key: beside if beside is not None and is_on_cpu(g) else platform for key, g in wanted.items()}
         jobs = [
-            Job(g.text, symbol_of(key), makers[key], use.trace_for_text(g.text, makers[key]), checks, options.overlapping)
+            Job(g.text, symbol_of(key), maker, use.trace_for_text(g.text, maker), checks, options.overlapping)
             for key, g in wanted.items()
+            for maker in (makers[key],)
         ]
         results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
         failed: dict[str, str] = {}

@@ -74,9 +74,7 @@ class GpuBackend(Backend):
 
         return Platform(LLVM, self.host(machine))
 
-    def shared_out(
-        self, graph: Graph, groups: Sequence[Group], machine: GpuTarget
-    ) -> tuple[list[Group], list[str]]:
+    def shared_out(self, graph: Graph, groups: Sequence[Group], machine: GpuTarget) -> tuple[list[Group], list[str]]:
         """By predicted times and transfers, where the target's name ends in `+cpu`."""
         from polyc.graph_driver.backends.gpu.beside import shared_out
 

@@ -47,9 +47,7 @@ class Figures:
         )  # fmt: skip
 
 
-def shared_out(
-    graph: Graph, groups: Sequence[Group], target: GpuTarget, host: Target
-) -> tuple[list[Group], list[str]]:
+def shared_out(graph: Graph, groups: Sequence[Group], target: GpuTarget, host: Target) -> tuple[list[Group], list[str]]:
     """The groups, some of them as the CPU's, with the least predicted time in all; and what was decided, as notes."""
     if BESIDE not in target.features:
         return list(groups), []
