@@ -124,10 +124,10 @@ class GpuTarget:
     The rest is for occupancy: an SM holds at most `sm_threads` threads, `sm_blocks` blocks,
     `sm_registers` registers (given to warps in units of `register_unit`) and `sm_shared` bytes (in
     units of `shared_unit`, `shared_reserved` of them the system's for each block); 0 = unknown.
-    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and what is in no
-    file: `tf32`, products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`), and `cpu`, kernels of a
-    model may run on the CPU beside it. `floats` to `max_sum_inputs` are as those of `Target`. The last four say how fast
-    it is, for the choice between it and a CPU: GB/s of its memory, Gflop/s of f32, GB/s to the host, ns of a launch.
+    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and, in no
+    file: `tf32`, products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`), and `cpu`, kernels of
+    models may run on the CPU beside it. `floats` to `max_sum_inputs` are as those of `Target`. The last four: how fast
+    it is, for the choice between the two: GB/s of its memory, Gflop/s of f32, GB/s to the host, ns of a launch.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """What runs on which of two machines: the assignment with the least time in all, transfers included.
 
-Two machines and costs that add up are a cut in a network (Stone, "Multiprocessor scheduling with the aid of network flow
-algorithms", IEEE Transactions on Software Engineering 1977). A tensor that several tasks on the other side read crosses
-once: it is a node of its own between its maker and its readers, one for each direction.
+Two machines and costs that add up are a cut in a network (Stone, "Multiprocessor scheduling with the aid of network
+flow algorithms", IEEE Transactions on Software Engineering 1977). A tensor that several tasks on the other side read
+crosses once: it is a node of its own between its maker and its readers, one for each direction.
 """
 
 from __future__ import annotations

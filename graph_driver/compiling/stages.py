@@ -273,8 +273,8 @@ def compile_groups(
     graph: Graph, found: list[Group], pieces: Sequence[Piece], platform: Platform, options: CompileOptions,
     report: Report,
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
-    """Machine code by group key. A group that fails is split; a node that fails gets code of what is beside the machine,
-    if anything is, or goes to the host."""
+    """Machine code by group key. A group that fails is split; a node that fails gets code of what is beside the
+    machine, if anything is, or goes to the host."""
     progress = options.progress
     checks = checks_wanted(options.checks)
     compiled: dict[str, Compiled] = {}

@@ -1,5 +1,5 @@
-"""Which kernels of a GPU's plan run on the CPU beside it: those that have no kernel there, and, where a target allows it
-(`+cpu`), those with which the whole plan takes less time, transfers included."""
+"""Which kernels of a GPU's plan run on the CPU beside it, where a target allows it (`+cpu`): those with which the whole
+plan takes least time, transfers included. (What has no kernel on the GPU runs there anyway.)"""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import inf, prod
 from typing import TYPE_CHECKING
 
 from polyc.graph_driver.choosing.two_sides import Work, two_sides
-from polyc.graph_driver.graph.aliases import storage
 from polyc.graph_driver.fusion.joined import Group, is_on_cpu, on_cpu
+from polyc.graph_driver.graph.aliases import storage
 from polyc.poly.records import dataclass
 from polyc.poly.target import BESIDE, GpuTarget, Target
 from polyc.poly.words import counted
@@ -81,7 +81,8 @@ def _notes(groups: Sequence[Group], work: Sequence[Work]) -> list[str]:
         for g, w in there[:NAMED]
     ]
     return [
-        f"{len(there)} of {counted(len(kernels), 'kernel')} on the CPU, by predicted times: {1e6 * total:.1f} us in all",
+        f"{len(there)} of {counted(len(kernels), 'kernel')} on the CPU, by predicted times: "
+        f"{1e6 * total:.1f} us in all",
         *named,
         *([f"{len(there) - NAMED} more on the CPU"] if len(there) > NAMED else []),
     ]

@@ -47,8 +47,8 @@ class GpuExecutor:
     """A plan with its memory on one device. Runs from several threads take turns.
 
     The arena, the weights, inputs and outputs are allocated once, so every kernel's arguments are
-    known before the first run. Steps of the host, kernels of its CPU among them, work on a copy of this memory; what has
-    to go from one to the other, and when, is known, too (`transfers`).
+    known before the first run. Steps of the host, kernels of its CPU among them, work on a copy of this memory; what
+    has to go from one to the other, and when, is known, too (`transfers`).
     The first run launches one kernel after another; after it, each stretch between host steps is recorded
     as a graph, which later runs replay. `recording` says what came of it.
     """
