@@ -25,7 +25,7 @@ from polyc.poly.dtypes import DType, bool_, f32, i64
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
-OPSET = 22
+OPSET = 26
 """The version of ONNX's operators that graphs are made of."""
 
 

@@ -101,7 +101,6 @@ def decompositions() -> dict[Any, Any]:
         aten.native_batch_norm, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.gelu_backward,
         aten.hardtanh_backward, aten.threshold_backward, aten.silu, aten.silu_backward, aten.mse_loss,
         aten.nll_loss_forward, aten.nll_loss_backward, aten._unsafe_index_put, aten.linalg_vector_norm,
-        aten.grid_sampler_2d,
     ]))  # fmt: skip
     found.update(PROGRAMS)
     for kept in _TAKEN_AS_THEY_ARE:
@@ -114,6 +113,7 @@ _TAKEN_AS_THEY_ARE = (
     torch.ops.aten.embedding_dense_backward, torch.ops.aten.select_backward, torch.ops.aten.slice_backward,
     torch.ops.aten.upsample_nearest2d, torch.ops.aten._adaptive_avg_pool2d_backward, torch.ops.aten.native_dropout,
     torch.ops.aten.baddbmm, torch.ops.aten.stack, torch.ops.aten.masked_fill, torch.ops.aten.addcmul,
+    torch.ops.aten.grid_sampler_3d,
 )  # fmt: skip
 
 

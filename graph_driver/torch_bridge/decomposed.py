@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyc.graph_driver.torch_bridge.grids import grid_sampler_2d, grid_sampler_backward
+
 
 def encoder_layer(
     x: Tensor, width: int, heads: int, w_qkv: Tensor, b_qkv: Tensor, w_out: Tensor, b_out: Tensor, gelu: bool,
@@ -42,5 +44,10 @@ def encoder_layer(
     return norm2(x + forward(x))
 
 
-PROGRAMS: Mapping[Any, Callable[..., Any]] = {torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer}
+PROGRAMS: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
+    torch.ops.aten.grid_sampler_2d.default: grid_sampler_2d,
+    torch.ops.aten.grid_sampler_2d_backward.default: grid_sampler_backward,
+    torch.ops.aten.grid_sampler_3d_backward.default: grid_sampler_backward,
+}
 """By operator."""

@@ -167,6 +167,13 @@ def cumsum(b: Lowering, x: Value, dim: int, dtype: torch.dtype | None = None) ->
     return x if not x.rank else b.op("CumSum", x, b.constant(x.axis(dim), i64))
 
 
+@aten("cumprod.default")
+def cumprod(b: Lowering, x: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
+    """Products of all elements so far."""
+    x = b.computed(b.cast(x, _summed_type(x, dtype)))
+    return x if not x.rank else b.op("CumProd", x, b.constant(x.axis(dim), i64))
+
+
 def counts(b: Lowering, x: Value, axes: Sequence[int]) -> Value:
     """How many are not zero, as i32."""
     return b.sum(b.cast(b.cast(x, bool_), i32), axes)
