@@ -2,9 +2,10 @@
 
 A nest of loops is a set of integer points, whose number is a formula in the sizes (`polyc.poly.closed_forms.counting`).
 Where the bounds of a loop do not depend on others, the numbers of the loops are multiplied. Otherwise the points of the
-whole nest are counted: triangles, tiles and their rests, what a condition on sizes leaves. What is too hard to count
-gets the worst iteration of the loops around for all of them, and data are taken not to end a loop or to skip it. A loop
-whose ends are data runs at most as often as its subscripts are inside of arrays. Such a formula is marked as a bound.
+whole nest are counted: triangles, tiles and their rests, what a condition on sizes leaves; where that is too hard, for
+one iteration of the outer loops, and the formula is a sum over these. Data are taken not to end a loop or to skip it. A
+loop whose ends are data runs at most as often as its subscripts are inside of arrays. Such a formula is marked as a
+bound, as is one with the worst iteration of the loops around for all of them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import islpy as isl
 from polyc.emit.loop_ir.data_loops import reaches
 from polyc.emit.loop_ir.linear import operands
 from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Let, Stmt, walk
-from polyc.poly.closed_forms.counting import count_or_bound, count_set
+from polyc.poly.closed_forms.counting import count_or_bound
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.operations import operations
 from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.closed_forms.summed import Summed, count_in_sums
 from polyc.poly.closed_forms.sums import Sum
 from polyc.poly.expr import Binary, Const, Expr, Var, substitute, variables
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import ENDLESS, Scop
 
@@ -101,7 +102,7 @@ class _Place:
 
     around: tuple[str, ...]
     where: isl.Set
-    times: Formula
+    times: Formula | Summed
     lets: dict[str, Expr]
     why: str
 
@@ -119,7 +120,7 @@ class _Counter:
         self.buffers = {b.name: b for b in fn.buffers} | {s.buffer.name: s.buffer for s in walk(fn.body)
                                                           if isinstance(s, Alloc)}  # fmt: skip
         self.trips: dict[str, Formula] = {}
-        self.counted: dict[str, Formula | None] = {}
+        self.counted: dict[str, Formula | Summed | None] = {}
         self.inside = False
 
     def total(self) -> Sum:
@@ -128,11 +129,11 @@ class _Counter:
         once = Formula.constant(1, self.names, self.context)
         return self.sum(self.stmt(self.fn.body, _Place((), universe, once, {}, "")))
 
-    def sum(self, found: list[Formula]) -> Sum:
+    def sum(self, found: list[Formula | Summed]) -> Sum:
         """Of all loops."""
         return Sum.of([Formula((), self.names, self.context), *found])
 
-    def stmt(self, s: Stmt, at: _Place) -> list[Formula]:
+    def stmt(self, s: Stmt, at: _Place) -> list[Formula | Summed]:
         """The iterations of the loops in a statement, loop by loop."""
         if not any(isinstance(x, For) for x in walk(s)):
             return []
@@ -146,7 +147,7 @@ class _Counter:
         inside = _Place(at.around, at.where, at.times, lets, at.why)
         return [part for body in s.bodies() for part in self.stmt(body, inside)]
 
-    def loop(self, s: For, at: _Place) -> list[Formula]:
+    def loop(self, s: For, at: _Place) -> list[Formula | Summed]:
         """Those of a loop and of what is in it."""
         lo, hi = substitute(s.lo, at.lets), substitute(s.hi, at.lets)
         if isinstance(hi, Const) and hi.value == ENDLESS:
@@ -169,11 +170,8 @@ class _Counter:
         why = why or (f"the worst iteration of {', '.join(sorted(depends))} counts for all" if depends else "")
         values = isl.Map.from_pw_aff(done).intersect_domain(grown).range()
         most = values.dim_max_val(0)  # a number, if there is one for all sizes: the rest of a tile is at most a tile
-        if most.is_int():
-            trips = int(most.to_python()) // s.step + 1 if not values.is_empty() else 0
-            exact = isinstance(lo, Const) and isinstance(hi, Const)
-            why = why or ("" if exact else "a loop with at most so many iterations for any size")
-            times = at.times * trips
+        if most.is_int() and (why or (isinstance(lo, Const) and isinstance(hi, Const))):
+            times = at.times * (int(most.to_python()) // s.step + 1 if not values.is_empty() else 0)
         else:
             key = str(values)
             if key not in self.trips:
@@ -182,7 +180,7 @@ class _Counter:
         own = times.bounded(why) if why else times
         return [own, *self.stmt(s.body, _Place(names, grown, times, at.lets, why))]
 
-    def ended_by_data(self, s: For, at: _Place, lo: Expr, hi: Expr) -> list[Formula]:
+    def ended_by_data(self, s: For, at: _Place, lo: Expr, hi: Expr) -> list[Formula | Summed]:
         """Of a loop whose ends data decide. Raises `CountingError`: it has no subscript that limits it."""
         names = (*at.around, s.var)
         space = set_space("", names, self.names)
@@ -216,25 +214,20 @@ class _Counter:
         times = at.times * count_or_bound(values.coalesce(), self.context)
         return [times.bounded(why), *self.stmt(s.body, _Place(names, grown, times, at.lets, why))]
 
-    def points(self, at: _Place) -> Formula | None:
-        """How often a place is reached, if that is known and not too hard to count."""
-        if not at.known:
+    def points(self, at: _Place) -> Formula | Summed | None:
+        """How often a place is reached, if that is known; as a sum over loops around it where it is hard to count."""
+        if not at.known or set(at.around) & set(self.names):
             return None
         where = at.where.coalesce()
-        for k in range(len(at.around)):
-            where = where.set_dim_name(isl.dim_type.set, k, f"i{k}")
+        for k, name in enumerate(at.around):
+            where = where.set_dim_name(isl.dim_type.set, k, name)
         key = str(where)
         if key not in self.counted:
-            try:
-                with quota(OPERATIONS):
-                    made = count_set(where, self.context, CASES * TERMS)
-                short = sum(len(p.value.terms) for p in made.pieces) <= TERMS
-                self.counted[key] = made if short else None
-            except (CountingError, QuotaExceeded):
-                self.counted[key] = None
+            closed = isinstance(at.times, Formula)  # a nest in one that has none has none, as a rule
+            self.counted[key] = count_in_sums(where, self.context, OPERATIONS, TERMS, CASES, closed)
         return self.counted[key]
 
-    def condition(self, s: If, at: _Place) -> list[Formula]:
+    def condition(self, s: If, at: _Place) -> list[Formula | Summed]:
         """Those of both sides."""
         space = set_space("", at.around, self.names)
         try:

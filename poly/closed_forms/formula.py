@@ -93,7 +93,7 @@ class Formula:
         values = self._values({**(sizes or {}), **more})
         if not _holds(self.context, values):
             given = ", ".join(f"{n}={v}" for n, v in values.items())
-            raise ArgumentError(f"the formula is not meant for {given}: it needs {_condition(self.context)}")
+            raise ArgumentError(f"the formula is not meant for {given}: it needs {condition_text(self.context)}")
         for piece in self.pieces:
             if _holds(piece.where, values):
                 result = piece.value(values)
@@ -137,7 +137,7 @@ class Formula:
         about = "" if self.exact else "at most "
         if not self.pieces:
             return about + "0"
-        conditions = [_condition(p.where.gist(self.context)) for p in self.pieces]
+        conditions = [condition_text(p.where.gist(self.context)) for p in self.pieces]
         if len(self.pieces) == 1 and not conditions[0]:
             return about + str(self.pieces[0].value)
         parts = [f"{p.value} if {c}" if c else str(p.value) for p, c in zip(self.pieces, conditions)]
@@ -154,7 +154,7 @@ class Formula:
 
     def data(self) -> dict[str, Any]:
         """For JSON: text, sizes, pieces and whether it is exact."""
-        pieces = [{"value": str(p.value), "where": _condition(p.where.gist(self.context))} for p in self.pieces]
+        pieces = [{"value": str(p.value), "where": condition_text(p.where.gist(self.context))} for p in self.pieces]
         return {"text": str(self), "sizes": list(self.names), "pieces": pieces, "exact": self.exact, "why": self.why}
 
 
@@ -262,7 +262,7 @@ def _holds(where: isl.Set, values: Mapping[str, int]) -> bool:
     return not where.is_empty()
 
 
-def _condition(where: isl.Set) -> str:
+def condition_text(where: isl.Set) -> str:
     """`M > 0 and N >= 3`, "" for everything."""
     if where.plain_is_universe():
         return ""

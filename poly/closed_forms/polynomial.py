@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import cache, lru_cache
-from math import comb, gcd
-from typing import TypeVar
+from functools import cache, lru_cache, reduce
+from math import comb, gcd, lcm
+from typing import Any, TypeVar
+
+import numpy as np
 
 from polyc.poly.records import dataclass
 
@@ -37,6 +39,20 @@ class Extreme:
 
     def __str__(self) -> str:
         return f"{self.which}({', '.join(str(Polynomial.affine(dict(t), c)) for t, c in self.args)})"
+
+
+def _on_arrays(atom: Atom, values: Mapping[str, Any]) -> Any:
+    """A size, a floor or an extreme for whole numbers, or arrays of them."""
+    if isinstance(atom, str):
+        return values[atom]
+
+    def affine(terms: tuple[tuple[Atom, int], ...], constant: int) -> Any:
+        return sum((c * _on_arrays(a, values) for a, c in terms), constant)
+
+    if isinstance(atom, Floor):
+        return affine(atom.terms, atom.constant) // atom.divisor
+    pick = np.minimum if atom.which == "min" else np.maximum
+    return reduce(pick, [affine(t, c) for t, c in atom.args])
 
 
 Atom = str | Floor | Extreme
@@ -127,6 +143,17 @@ class Polynomial:
         for power, factor in self.powers_of(name).items():
             out = out + factor * value**power
         return out
+
+    def on_arrays(self, values: Mapping[str, Any]) -> Any:
+        """The value for whole numbers, or arrays of them, by size; all values are whole."""
+        unit = lcm(*(c.denominator for c in self.terms.values()))
+        total: Any = 0
+        for m, c in self.terms.items():
+            term: Any = int(c * unit)
+            for a, k in m:
+                term = term * _on_arrays(a, values) ** k
+            total = total + term
+        return total // unit
 
     def map_atoms(self, fn: Callable[[Atom], Polynomial]) -> Polynomial:
         """Every atom replaced."""

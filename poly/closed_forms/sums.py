@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.summed import Summed
 from polyc.poly.records import dataclass
 
 SHORT = 1_200
@@ -15,23 +16,26 @@ SHORT = 1_200
 class Sum:
     """A number that depends on sizes: the sum of its `parts`, each so often as `times` says. `names`: the sizes."""
 
-    parts: tuple[Formula, ...]
+    parts: tuple[Formula | Summed, ...]
     times: tuple[int, ...]
     names: tuple[str, ...]
 
     @staticmethod
-    def of(found: Sequence[Formula]) -> Sum:
-        """Of one or more formulas in the same sizes."""
+    def of(found: Sequence[Formula | Summed]) -> Sum:
+        """Of one or more formulas in the same sizes, the first of them a closed form."""
         often: dict[str, int] = {}
-        first: dict[str, Formula] = {}
+        first: dict[str, Formula | Summed] = {}
         for f in found:
             text = str(f)
             often[text] = often.get(text, 0) + 1
             first.setdefault(text, f)
-        plain = [t for t, f in first.items() if len(t) <= SHORT and len(f.pieces) <= 1]
-        if sum(map(len, first)) <= SHORT:
-            plain = list(first)
-        short = Formula.total([found[0] * 0, *(first[t] * often[t] for t in plain)])
+        closed = {t: f for t, f in first.items() if isinstance(f, Formula)}
+        plain = [t for t, f in closed.items() if len(t) <= SHORT and len(f.pieces) <= 1]
+        if sum(map(len, closed)) <= SHORT:
+            plain = list(closed)
+        nothing = found[0] * 0
+        assert isinstance(nothing, Formula)
+        short = Formula.total([nothing, *(closed[t] * often[t] for t in plain)])
         long = [t for t in first if t not in plain]
         parts = ([short] if short.pieces or not long else []) + [first[t] for t in long]
         times = [1] * (len(parts) - len(long)) + [often[t] for t in long]

@@ -12,6 +12,7 @@ from examples import polybench
 from polyc.poly.closed_forms.counting import count_image, count_or_bound, count_set
 from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.closed_forms.summed import Summed, count_in_sums
 from polyc.poly.errors import ArgumentError
 from polyc.poly.rewriting.specialise import fix_params
 from polyc.scheduler.questions.counts import region
@@ -254,3 +255,21 @@ def test_what_is_infinite_or_too_hard_says_so() -> None:
     bound = count_or_bound(hard)
     assert not bound.exact and "not counted exactly" in bound.why and str(bound).startswith("at most ")
     assert all(bound(N=n, M=m) >= brute(hard, {"N": n, "M": m}) for n, m in itertools.product(range(8), repeat=2))
+
+
+@pytest.mark.parametrize("text", [t for t in KNOWN if "[i,j" in t or "[o,p" in t])
+def test_sums_over_outer_dimensions_are_the_same_numbers(text: str) -> None:
+    points = isl.Set(text)
+    context = isl.Set.universe(points.params().get_space())
+    closed = count_set(points)
+    found = count_in_sums(points, context, 1_000_000, 100, 3, closed=False)
+    assert isinstance(found, Summed) and found.exact
+    for n in (0, 1, 2, 5, 11):
+        sizes = {name: n + k for k, name in enumerate(closed.names)}
+        assert found(sizes) == closed(sizes) and (found * 3)(sizes) == 3 * closed(sizes)
+
+
+def test_a_sum_reads_as_one() -> None:
+    points = isl.Set("[N] -> { [i,j] : 0<=i<N and 0<=j<i }")
+    found = count_in_sums(points, isl.Set("[N] -> { : N > 0 }"), 1_000_000, 100, 3, closed=False)
+    assert str(found) == "sum of (i) over i with 0 < i < N"
