@@ -99,7 +99,9 @@ def _crossing(plan: Planner, loop: Member, parts: list[Part]) -> str | None:
     first = reduce(isl.Set.union, ends).intersect_params(context)
     if first.is_empty() or not first.dim_is_bounded(isl.dim_type.set, 0):
         return None
-    at = _as_text(plan, first.dim_min(0))
+    # The least end of all may have so many divisions that isl never answers (no quota stops that search). A value below
+    # it will do, as none ends before that either: of what holds in all parts without divisions.
+    at = _as_text(plan, first.remove_divs().simple_hull().to_set().dim_min(0))
     if at is None:
         return None
     for pair, part in parts:

@@ -165,6 +165,24 @@ def around_the_middle(A: inout(f32[N]), B: f32[N]):
         A[i] = A[N // 2] + B[i]
 
 
+@op
+def remainders(A: inout(f32[6, N])):
+    """Conflicts of many divisions: isl has no answer in minutes to where the first of them ends."""
+    for i in range(N - 1, 1, -1):
+        if i % 3 == 0:
+            A[i % 5, N - i + 1] = A[i % 4, i // 2] if A[i % 5, i - 1] < 2.0 and i > 2 else A[i % 6, N - i]
+
+
+def test_an_end_of_many_divisions_is_not_searched() -> None:
+    s = scheduled(remainders, None)
+    assert not any("leads across" in d.what and d.outcome == "done" for d in s.decisions)
+    a = np.random.default_rng(3).uniform(-1, 3, (6, 31)).astype(np.float32)
+    wanted = a.copy()
+    remainders.python(wanted)
+    for got in (interpret(s.scop, s.tree, [a]), *(native(s.scop, s.tree, [a], x) for x in NATIVE)):
+        np.testing.assert_array_equal(got[0], wanted)
+
+
 @pytest.mark.parametrize("operator", [mirrored, around_the_middle], ids=lambda o: o.name)
 @pytest.mark.parametrize("n, fixed", [(1, False), (16, False), (41, False), (40, True), (41, True)])
 def test_loops_are_cut_where_conflicts_meet_or_cross(operator: Any, n: int, fixed: bool) -> None:
