@@ -113,7 +113,7 @@ STEPS = frozenset(
     "split strip_mine tile interchange permute reverse skew shift reorder_statements fuse distribute "
     "unroll_and_jam index_split peel version parallel vectorize unroll bind serial promote contract inline outline "
     "split_sum expand coalesce split_statement unite_statements gather read_first rfactor eliminate relayout "
-    "set_order".split()
+    "recompute set_order".split()
 )
 
 

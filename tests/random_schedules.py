@@ -196,6 +196,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
     "eliminate": lambda s, r: {},
     "relayout": _relayout,
+    "recompute": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
 }  # fmt: skip
 
 WEIGHTS = {
@@ -207,5 +208,6 @@ WEIGHTS = {
     "promote": 2,
     "set_order": 0.3,
     "eliminate": 0,
+    "recompute": 0,
     "relayout": 0,  # what seeds draw stays as it was; `test_transformations_properties.py` proposes it by name
 }

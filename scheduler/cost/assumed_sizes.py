@@ -6,17 +6,19 @@ unknown size is taken for one of `ELEMENTS`, its unknown extents alike. Only how
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import islpy as isl
 
+from polyc.poly.access import accesses
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Expr, variables
 from polyc.poly.forms.affine import set_space, to_pw_aff
 from polyc.poly.forms.ranges import extremes, largest
 from polyc.poly.scop import Array, Scop, Statement
-from polyc.poly.tree import Member
+from polyc.poly.tree import Member, time_map
+from polyc.scheduler.transformations.tree_edit import floor_div
 
 ELEMENTS = 1 << 21  # of an array of unknown size: 16 MiB of doubles, more than an L2
 
@@ -76,6 +78,29 @@ def likely_bytes(scop: Scop, array: str) -> int | None:
         if found is None:
             return None
         size *= found
+    return size
+
+
+def likely_part_bytes(scop: Scop, array: str, loops: Sequence[Member], blocks: Mapping[str, int]) -> int | None:
+    """Of the box around what an iteration of nested loops reads of an array (of loops in `blocks`: so many of them),
+    at the assumed sizes; None where these do not decide."""
+    found: isl.Map | None = None
+    for a in accesses(scop):
+        if a.array == array and not a.write and all(a.stmt in m.schedule for m in loops):
+            reads = a.map.intersect_params(_values(scop))
+            times = [floor_div(m.schedule, blocks[m.name]) if m.name in blocks else m.schedule for m in loops]
+            part = time_map(reads.domain(), [t[a.stmt] for t in times]).reverse().apply_range(reads)
+            found = part if found is None else found.union(part)
+    if found is None:
+        return None
+    size = scop.arrays[array].dtype.bytes
+    for k in range(len(scop.arrays[array].shape)):
+        along = found.project_out(isl.dim_type.out, k + 1, len(scop.arrays[array].shape) - k - 1)
+        along = along.project_out(isl.dim_type.out, 0, k)
+        most = along.reverse().apply_range(along).deltas().dim_max_val(0)
+        if not most.is_int():
+            return None
+        size *= int(most.to_python()) + 1
     return size
 
 

@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather read_first rfactor eliminate relayout`."""
+unite_statements gather read_first rfactor eliminate relayout recompute`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Self
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.tree import of_scop
+from polyc.scheduler.arguments import positive
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
 from polyc.scheduler.transformations import (
@@ -198,6 +199,26 @@ class Program(Core):
 
         scop, triples = storing.relayout(self.scop, self.tree, array, layout)
         return self._step("relayout", {"array": array, "layout": triples}, self.tree, "none", scop=scop)
+
+    def recompute(self, array: str, loop: str, size: int = 1) -> Self:
+        """Compute what a loop reads of a local array anew for each of its iterations (overlapped tiling).
+
+        Arguments: `array`, local; `loop`, around all that reads it and nothing that writes it; `size`, iterations of it
+        that have one copy (then the loop is to be split in such blocks).
+        Before -> after: `i: t[i] = f(i); r: B[r] = t[r] + t[r + 1]` -> `r_1: i in r_1 .. r_1 + 1: t[r_1, i] = f(i);
+        r: B[r] = t[r, r] + t[r, r + 1]`: no iteration of `r` waits for another, so `r_1` can be fused with `r`, and
+        `t` contracted to what one iteration reads. What several iterations read is computed several times.
+        Refused when: never (each read sees the same value); elements of the array are computed from others of it; a
+        statement that writes it shares all its loops with others, or data decide how often it runs.
+        """
+        from polyc.scheduler.transformations import recomputing
+
+        loop = self._one(loop)
+        positive(size, "size")
+        self._legal_before(f"recompute(array={array!r})")
+        scop, tree = recomputing.recompute(self.scop, self.tree, array, loop, size)
+        args: dict[str, object] = {"array": array, "loop": loop} | ({"size": size} if size > 1 else {})
+        return self._step("recompute", args, tree, "none", scop=scop)
 
     def _legal_before(self, what: str) -> None:
         """The new program order is taken from the tree, so that must be legal."""

@@ -34,7 +34,7 @@ from polyc.scheduler.step import Step
 RESERVED = ("loop", "value", "run", "coincident")
 PROGRAM_STEPS = (
     "inline", "outline", "split_sum", "expand", "coalesce", "split_statement", "unite_statements", "gather",
-    "read_first", "rfactor", "eliminate", "relayout",
+    "read_first", "rfactor", "eliminate", "relayout", "recompute",
 )  # fmt: skip
 """Steps that change the program: a tree alone does not say what they did."""
 

@@ -52,7 +52,7 @@ def expand(scop: Scop, tree: Node, array: str, loop: str) -> Scop:
     old = scop.arrays[array]
     new = replace(old, shape=(extent, *old.shape), expanded=old.expanded + 1)
     statements = {
-        n: _expanded(s, array, minus(function_expr(times[n], s.iters, active[n]), low)) if n in times else s
+        n: expanded(s, array, minus(function_expr(times[n], s.iters, active[n]), low)) if n in times else s
         for n, s in scop.statements.items()
     }
     return replace(scop, arrays={**scop.arrays, array: new}, statements=statements)
@@ -71,8 +71,8 @@ def _check_flow(scop: Scop, array: str, times: Mapping[str, isl.PwAff], loop: st
             )
 
 
-def _expanded(s: Statement, array: str, copy: Expr) -> Statement:
-    """The statement with a subscript more wherever it touches the array."""
+def expanded(s: Statement, array: str, copy: Expr) -> Statement:
+    """The statement with a subscript more, in front, wherever it touches the array."""
 
     def moved(e: Expr) -> Expr:
         return Load(array, (copy, *e.index), e.dtype, e.span) if isinstance(e, Load) and e.array == array else e

@@ -280,6 +280,8 @@ GROUPS = (
         Example("read_first", "shifted", 's.read_first("S1", "A[i + 1]").reorder_statements(["S1_A_read", "S0"])'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
         Example("eliminate", "borders", "s.eliminate()"),
+        Example("recompute", "smooth", 's.recompute("t", "j").fuse("j_1", "j").contract("t")',
+                refused='s.recompute("A", "j")'),
         Example("relayout", "between", 's.relayout("t", [1, 0])', refused='s.relayout("A", [1, 0])'),
     )),
 )  # fmt: skip

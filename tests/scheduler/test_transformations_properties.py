@@ -40,6 +40,7 @@ OTHERS = {
     "rfactor",
     "eliminate",
     "relayout",
+    "recompute",
 }
 ALIKE = {"unite_statements", "split_sum", "coalesce"}
 """No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products
