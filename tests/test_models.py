@@ -10,7 +10,7 @@ import real_models as real
 import polyc
 from examples.fetch import fetch_model
 
-IN_CI = ("resnet50", "shufflenet", "squeezenet")
+IN_CI = ("shufflenet", "squeezenet")
 
 
 @pytest.mark.parametrize(

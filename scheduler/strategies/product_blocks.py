@@ -30,7 +30,8 @@ from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
 from polyc.scheduler.recognition.contraction import extent
 from polyc.scheduler.strategies.chains import runs_of
-from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.contractions.levels import tile_levels
+from polyc.scheduler.strategies.contractions.strategy import tile_figures, tile_text, top_filters
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.neighbours import Neighbours, handed, neighbours, nests_of, shared_depth
 from polyc.scheduler.strategies.planner import Planner, first_loops
@@ -96,8 +97,14 @@ def _propose(
     blocks = _blocks(plan, found, tile, depth, rows)
     names = {s for f in top_filters(plan)[found.start : found.end] for s in f.domain}
     ends = " and reads its result" if found.end > found.after else ""
-    what = f"one nest with what makes its operand{ends}, {kilobytes(weighed)} of these at a time"
-    if plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), near_bytes=weighed):
+    shared = {m.name: rows.get(m.name, 1) for m in nests_of(plan, found)[found.position - found.start][:depth]}
+    levels = tile_levels(plan.scop, tile, plan.target, None, shared)
+    what = (
+        f"one nest with what makes its operand{ends}, {kilobytes(weighed)} of these at a time; {tile_text(tile)}"
+        f"{'; ' * bool(levels)}{', '.join(map(str, levels))}"
+    )
+    figures = {"near_bytes": weighed, **tile_figures(tile, levels)}
+    if plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), **figures):
         plan.claimed |= names
         return True
     refusal = plan.schedule.notes[-1]

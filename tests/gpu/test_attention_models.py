@@ -115,7 +115,7 @@ def data(scop: Scop) -> tuple[list[np.ndarray], list[np.ndarray]]:
 @needs_shim
 @pytest.mark.parametrize(
     "sizes, softmax",
-    [((2, 19, 8), "one node"), ((2, 19, 8), "by a reciprocal"),
+    [((2, 19, 8), "one node"), pytest.param((2, 19, 8), "by a reciprocal", marks=pytest.mark.long),
      pytest.param((60, 37, 8), "one node", marks=pytest.mark.long)],
 )  # fmt: skip
 def test_cuda_text(sizes: tuple[int, int, int], softmax: str) -> None:

@@ -234,7 +234,7 @@ def test_on_a_cpu(spelling: Any, threads: int) -> None:
     np.testing.assert_allclose(got, expected, 1e-4, 1e-5)
 
 
-ON_A_GPU = in_part(SPELLINGS, lambda s: s in list(SPELLINGS)[::3], ids=lambda s: s.__name__)
+ON_A_GPU = in_part(SPELLINGS, lambda s: s in list(SPELLINGS)[::6], ids=lambda s: s.__name__)
 
 
 @pytest.mark.parametrize("spelling", ON_A_GPU)

@@ -97,7 +97,7 @@ def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> Out
     block = Tiling(plan.scop, group, tile, plan.target).row_block(plan.threads)
     levels = tile_levels(plan.scop, tile, plan.target, block)
     if plan.attempt(
-        f"contraction {update.name}", _describe(group, tile, levels), arranged(product), **_figures(tile, levels),
+        f"contraction {update.name}", _describe(group, tile, levels), arranged(product), **tile_figures(tile, levels),
     ):  # fmt: skip
         plan.claimed |= set(product.statements)
         return "done"
@@ -134,7 +134,8 @@ def arranged(product: TiledProduct) -> Callable[[Schedule], Schedule]:
     return lambda s: s.in_one_check(lambda steps: tiled(steps, product))
 
 
-def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:
+def tile_figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:
+    """What a decision says of a tile, as JSON values."""
     return {
         "rows": plan.tile.rows, "columns": plan.tile.columns, "row_loop": plan.rows, "column_loop": plan.columns,
         "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": rounded(plan.score), "packed": plan.pack,
@@ -142,13 +143,18 @@ def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def tile_text(plan: TilePlan) -> str:
+    """A register tile in words."""
+    tile = plan.tile
+    return (
+        f"register tile {tile.rows} ({plan.rows or 'one row'}) x {tile.columns} ({plan.columns}), predicted "
+        f"{plan.score:.0%} of FMA peak"
+    )
+
+
 def _describe(group: Group, plan: TilePlan, levels: list[Placed]) -> str:
     """The decision in one line."""
-    update, tile = group.contraction.update, plan.tile
-    text = (
-        f"contraction {update.name}: register tile {tile.rows} ({plan.rows or 'one row'}) x {tile.columns} "
-        f"({plan.columns}), predicted {plan.score:.0%} of FMA peak"
-    )
+    text = f"contraction {group.contraction.update.name}: {tile_text(plan)}"
     if plan.pack:
         text += f", {plan.panel.load.array} packed in panels"
     if group.after:
