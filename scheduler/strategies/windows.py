@@ -41,16 +41,21 @@ class Window:
 
 
 def window_loops(plan: Planner, found: Neighbours) -> list[Window]:
-    """In the order of the operand's dimensions in memory; none of what others use, too."""
+    """In the order of the operand's dimensions in memory; none of what others use, too, or of what stays near as it is,
+    with the loops that all nests share (channels of a depthwise convolution)."""
     c = found.group.contraction
     tile = plan_tile(plan.scop, c, plan.target, near=True)
     inside = {s for f in top_filters(plan)[found.start : found.after] for s in f.domain}
     windows: list[Window] = []
     if tile is None:
         return windows
+    loops = nests_of(plan, found)[found.position - found.start][: shared_depth(plan, found, tile, {})]
     for operand in c.operands:
         array = operand.load.array
         if plan.scop.arrays[array].kind != "local" or not users(plan.scop, array) <= inside:
+            continue
+        part = likely_part_bytes(plan.scop, array, loops, {}) if loops else None
+        if part is not None and part <= near_bytes(plan.target):
             continue
         for e in operand.load.index:
             moved = set(c.outputs) & variables(e)
