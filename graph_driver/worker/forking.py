@@ -26,6 +26,7 @@ COMPILER = (
     "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
     "polyc.scheduler.strategies.tables", "polyc.scheduler.strategies.reading_order",
     "polyc.scheduler.cost.reading_orders", "polyc.poly.rewriting.relayout",
+    "polyc.scheduler.transformations.recomputing",
     "polyc.scheduler.transformations.coalescing", "polyc.poly.rewriting.waste", "polyc.emit.passes.matrices",
     "polyc.emit.passes.last_tiles",
     "polyc.emit.loop_ir.overlap",

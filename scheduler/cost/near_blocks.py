@@ -17,6 +17,11 @@ images of 6 to 14 MB, 3 x 3 windows, 32 to 96 channels to 8 to 72: 0.15 on an id
 L3, too (Zen 3)."""
 LEFT_L2 = 2
 """Times L2: what is larger has left it when it is read again."""
+MOST_ROWS = (4, 2)
+"""Of windows in a block, the most first (more save little: of 3 x 3 windows with stride 1, 8 rows copy a quarter more
+than once, 4 half)."""
+CLEARLY = 2
+"""Times what blocks of windows cost is to be saved: both are estimates."""
 
 
 def near_bytes(target: Target) -> int:

@@ -18,7 +18,7 @@ from polyc.poly.records import dataclass
 from polyc.poly.tree import Member
 from polyc.poly.words import kilobytes, thousands
 from polyc.scheduler.cost.assumed_sizes import likely_part_bytes, likely_values
-from polyc.scheduler.cost.near_blocks import LEFT_L2, lost, near_bytes, recomputed, saved_pieces
+from polyc.scheduler.cost.near_blocks import CLEARLY, LEFT_L2, MOST_ROWS, lost, near_bytes, recomputed, saved_pieces
 from polyc.scheduler.cost.tile_plan import plan_tile
 from polyc.scheduler.programs.tiles import order_loops
 from polyc.scheduler.schedule import Schedule
@@ -27,9 +27,6 @@ from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.neighbours import Neighbours, nests_of, shared_depth
 from polyc.scheduler.strategies.planner import Planner, first_loops
 from polyc.scheduler.transformations.storage import users
-
-MOST_ROWS = (4, 2)  # in a block; more make few rows fewer
-CLEARLY = 2  # times what blocks cost is to be saved: both are estimates
 
 
 @dataclass(frozen=True)
