@@ -27,7 +27,6 @@ from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
-from polyc.scheduler.strategies.product_blocks import product_blocks
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
@@ -136,6 +135,14 @@ def reading_order(plan: Planner) -> None:
         from polyc.scheduler.strategies.reading_order import store
 
         store(plan)
+
+
+def product_blocks(plan: Planner) -> None:
+    """Products with the nests that they take local arrays from (`strategies/product_blocks.py`)."""
+    if any(a.kind == "local" for a in plan.scop.arrays.values()):
+        from polyc.scheduler.strategies.product_blocks import in_blocks_with_neighbours
+
+        in_blocks_with_neighbours(plan)
 
 
 def vector_loops(plan: Planner) -> None:

@@ -42,7 +42,7 @@ from polyc.scheduler.strategies.windows import make_anew, weighed_windows, windo
 APART = "not block by block"
 
 
-def product_blocks(plan: Planner) -> None:
+def in_blocks_with_neighbours(plan: Planner) -> None:
     """Make one nest of each product and its neighbours, where that keeps bytes in L2."""
     position = 0
     while position < len(top_filters(plan)):
