@@ -63,11 +63,12 @@ def _by_windows(plan: Planner, found: Neighbours) -> bool:
     weigh = partial(weighed_windows, whole={w.array: likely_bytes(plan.scop, w.array) for w in windows}, rows=rows)
     for window in windows:
         made = make_anew(plan, found, window, rows)
-        again = neighbours(plan, found.position) if made else None
+        again = neighbours(plan, found.position) if made else None  # of the program as it is now
         if again is None:
             break
         if _propose(plan, again, weigh, rows):
             return True
+        found = again
     refusals = plan.schedule.decisions[len(before.decisions) :]
     plan.schedule = before
     for d in refusals:

@@ -46,7 +46,8 @@ def window_loops(plan: Planner, found: Neighbours) -> list[Window]:
     windows: list[Window] = []
     if tile is None:
         return windows
-    loops = nests_of(plan, found)[found.position - found.start][: shared_depth(plan, found, tile, {})]
+    ours = nests_of(plan, found)[found.position - found.start]
+    loops = [m for m in ours[: shared_depth(plan, found, tile, {})] if m.name in c.batch]
     for operand in c.operands:
         array = operand.load.array
         if plan.scop.arrays[array].kind != "local" or not users(plan.scop, array) <= inside:

@@ -112,8 +112,8 @@ def test_lanes_run_along_the_image_where_filters_are_few(channels: int, columns:
     """However many channels: in reading order they lie on fewer pages than the first-level TLB has."""
     target = targets.get("x86-64-v3")
     (scop,) = scops(convolution(Shape(channels, 12, (128, 128), (5,))), target)
-    done = [d.figures for d in automatic(scop, target, 1).decisions if d.stage == "contraction" and d.outcome == "done"]
-    assert [f["column_loop"] for f in done] == [columns]
+    done = [d.figures for d in automatic(scop, target, 1).decisions if d.outcome == "done"]
+    assert [f["column_loop"] for f in done if "column_loop" in f] == [columns]
 
 
 def test_rows_of_tiles_do_not_overlap() -> None:
