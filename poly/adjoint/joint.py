@@ -25,7 +25,7 @@ from polyc.poly.adjoint.names import Names, renamed
 from polyc.poly.adjoint.partials import Guards, Term, depends, guarded, terms_of
 from polyc.poly.adjoint.searches import searched
 from polyc.poly.adjoint.split import Split, split
-from polyc.poly.adjoint.tape import tape_of
+from polyc.poly.adjoint.tape import bounded, tape_of
 from polyc.poly.adjoint.tidy import tidied
 from polyc.poly.adjoint.trees import in_place, in_sequence
 from polyc.poly.adjoint.values import Order, Places, Read, reads_of
@@ -394,7 +394,7 @@ class _Maker:
         out: list[tuple[isl.Set, Expr]] = []
         if not places.argument.is_empty():
             out.append((places.argument, Load(array, index, load.dtype, load.span)))
-        if not places.tape.is_empty():
+        if not bounded(self.source, s, places.tape).is_empty():  # else each such instance leaves an array: none runs
             out.append((places.tape, self.taped(s, read, places)))
         if not places.final.is_empty() or not out:
             out.append((places.final, Load(final, index, load.dtype, load.span)))

@@ -46,7 +46,7 @@ def tape_of(scop: Scop, order: Order, s: Statement, load: Load, needed: isl.Set)
     Raises:
         NotDifferentiable: data decide how often the statement runs, and nothing bounds it.
     """
-    needed = _bounded(scop, s, needed)
+    needed = bounded(scop, s, needed)
     chosen = _iterators(scop, order, s, load, needed)
     places = _onto(needed, chosen)
     index: list[Expr] = []
@@ -91,9 +91,9 @@ def _extent(pa: isl.PwAff, scop: Scop) -> Expr:
     return extent if negative.is_empty() else Binary("max", extent, const_int(0), i64)
 
 
-def _bounded(scop: Scop, s: Statement, needed: isl.Set) -> isl.Set:
-    """Only instances at which nothing is accessed outside of its array, by the statement or by those that run whenever
-    it does: these bound loops that data end."""
+def bounded(scop: Scop, s: Statement, needed: isl.Set) -> isl.Set:
+    """Of instances of `s` only those at which nothing is accessed outside of its array, by the statement or by those
+    that run whenever it does: these bound loops that data end."""
     if not s.dynamic:
         return needed
     for q in scop.statements.values():
