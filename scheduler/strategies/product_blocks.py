@@ -59,7 +59,25 @@ def _both_sides(plan: Planner, found: Neighbours) -> bool:
 
 def _by_windows(plan: Planner, found: Neighbours) -> bool:
     """Propose blocks in which an operand that is read by windows is made anew, one such loop more at a time."""
-    before, windows, rows = plan.schedule, window_loops(plan, found), dict[str, int]()
+    before = plan.schedule
+    try:
+        taken = _windows_taken(plan, found)
+    except BaseException:  # a quota that is used up: the copies of all blocks must not stand without the blocks
+        plan.schedule = before
+        raise
+    if taken:
+        return True
+    refusals = plan.schedule.decisions[len(before.decisions) :]
+    plan.schedule = before
+    for d in refusals:
+        if d.outcome != "done":
+            plan.decline(d.subject, d.what, d.reason, **d.figures)
+    return False
+
+
+def _windows_taken(plan: Planner, found: Neighbours) -> bool:
+    """Whether blocks were taken; if not, the schedule is that of the last proposal."""
+    windows, rows = window_loops(plan, found), dict[str, int]()
     weigh = partial(weighed_windows, whole={w.array: likely_bytes(plan.scop, w.array) for w in windows}, rows=rows)
     for window in windows:
         made = make_anew(plan, found, window, rows)
@@ -69,11 +87,6 @@ def _by_windows(plan: Planner, found: Neighbours) -> bool:
         if _propose(plan, again, weigh, rows):
             return True
         found = again
-    refusals = plan.schedule.decisions[len(before.decisions) :]
-    plan.schedule = before
-    for d in refusals:
-        if d.outcome != "done":
-            plan.decline(d.subject, d.what, d.reason, **d.figures)
     return False
 
 

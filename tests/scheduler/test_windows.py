@@ -14,7 +14,9 @@ from polyc.emit import targets
 from polyc.frontend_dsl.library.convolution import make_conv2d
 from polyc.poly.dtypes import f32 as single
 from polyc.poly.errors import ScheduleError
+from polyc.poly.quota import QuotaExceeded
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies import product_blocks
 from polyc.scheduler.strategies.auto import automatic, marked
 
 N, M = dims("N M")
@@ -193,6 +195,17 @@ def test_where_that_does_not_pay(channels: tuple[int, int], size: tuple[int, int
     s = automatic(conv(1, channels, size, kernel).scop(), V3)
     assert not recomputed(s)
     assert any(d.outcome == "declined" and why in d.reason for d in s.decisions), s.notes
+
+
+def test_a_quota_that_ends_in_between_leaves_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of all rows of windows without the blocks would be many times the image."""
+
+    def ended(*_: object) -> None:
+        raise QuotaExceeded("used up")
+
+    monkeypatch.setattr(product_blocks, "_blocks", ended)
+    s = automatic(conv(1, (8, 12), (37, 41), 3).scop(), SMALL)
+    assert not recomputed(s) and not s.scop.arrays["P"].expanded
 
 
 def test_images_that_others_read_too_stay_whole() -> None:

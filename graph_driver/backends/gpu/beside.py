@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAMED = 6
 """Kernels that notes name one by one."""
 TRANSFER = 8e-6
-"""Seconds of a transfer of few bytes, the driver's part included (measured by many for PCIe: 5 to 10 us)."""
+"""Seconds of a transfer of few bytes, the driver's part included (a guess for PCIe, not measured here)."""
 REACHED = 0.6
 """Share of a GPU's peaks that kernels of this compiler are taken to reach."""
 
