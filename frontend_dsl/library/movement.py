@@ -103,8 +103,7 @@ def make_slice(T: DType, shape: Shape, starts: Shape, steps: Shape, out: Shape) 
 def make_pad(T: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> Any:
     """Surround by `value`, or by the element of `V` when it is None; negative pads crop."""
     out = tuple(b + n + e for b, n, e in zip(begin, shape, end, strict=True))
-    first = tuple(max(0, -b) for b in begin)
-    keep = tuple(n - f + min(0, e) for n, f, e in zip(shape, first, end, strict=True))
+    first, keep = cropped(shape, begin, end)
     where = tuple(max(0, b) for b in begin)
     unit = (1,) * len(shape)
 
@@ -130,8 +129,10 @@ def make_pad(T: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> An
 
 
 def make_pad_by(T: DType, shape: Shape, begin: Shape, end: Shape, mode: str) -> Any:
-    """Surround by the image itself: `edge` repeats the border, `reflect` mirrors without it, `wrap` goes round."""
+    """Surround by the image itself: `edge` repeats the border, `reflect` mirrors without it, `wrap` goes round.
+    Negative pads crop first: the border is that of what they leave."""
     out = tuple(b + n + e for b, n, e in zip(begin, shape, end, strict=True))
+    first, kept = cropped(shape, begin, end)
 
     def inside(i: Any, b: int, n: int) -> Any:
         j = add(i, -b)
@@ -142,7 +143,10 @@ def make_pad_by(T: DType, shape: Shape, begin: Shape, end: Shape, mode: str) -> 
         return min(max(j, 0), n - 1)
 
     def source(index: Any) -> Any:
-        return tuple(i if n == m else inside(i, b, n) for i, b, n, m in zip(index, begin, shape, out, strict=True))
+        return tuple(
+            add(i if max(b, e) <= 0 else inside(i, max(0, b), n), f)
+            for i, b, e, n, f in zip(index, begin, end, kept, first, strict=True)
+        )
 
     @op
     def pad_by(X: T[shape]) -> T[out]:
@@ -152,6 +156,12 @@ def make_pad_by(T: DType, shape: Shape, begin: Shape, end: Shape, mode: str) -> 
         return Y
 
     return pad_by
+
+
+def cropped(shape: Shape, begin: Shape, end: Shape) -> tuple[Shape, Shape]:
+    """The first index that negative pads leave of each axis, and how many they leave."""
+    first = tuple(max(0, -b) for b in begin)
+    return first, tuple(n - f + min(0, e) for n, f, e in zip(shape, first, end, strict=True))
 
 
 def make_tile(T: DType, shape: Shape, repeats: Shape) -> Any:

@@ -10,6 +10,8 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_max_pool, op_roi_align
 from onnx.reference.ops._op_list import load_op
 
+from polyc.graph_driver.host.loops import Loop, Scan
+
 
 class GatherElements(OpRun):
     """onnx.reference reads the data along the wrong axis when the indices have one row and more columns."""
@@ -148,10 +150,39 @@ class QuantizeLinear(OpRun):
         return (np.clip(codes, np.iinfo(kind).min, np.iinfo(kind).max).astype(kind),)
 
 
+class Pad(OpRun):
+    """onnx.reference has no negative pads: they crop, before what is left is surrounded."""
+
+    op_domain = ""
+
+    def _run(
+        self,
+        x: np.ndarray,
+        pads: Any = None,
+        fill: np.ndarray | None = None,
+        axes: np.ndarray | None = None,
+        mode: str | None = None,
+        value: float | None = None,
+        paddings: Any = None,
+    ) -> tuple[np.ndarray]:
+        """`pads`, `fill` and `axes` were attributes (`paddings`, `value`) in older opsets."""
+        begin, end = np.split(np.asarray(paddings if pads is None else pads), 2)
+        where = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
+        left, widths = [slice(None)] * x.ndim, [(0, 0)] * x.ndim
+        for a, b, e in zip(where, begin.tolist(), end.tolist(), strict=True):
+            left[a] = slice(max(0, -b), x.shape[a] + min(0, e))
+            widths[a] = (max(0, b), max(0, e))
+        if mode not in (None, "constant"):
+            return (np.pad(x[tuple(left)], widths, mode),)
+        given = value or 0 if fill is None else fill.reshape(-1)[0]
+        return (np.pad(x[tuple(left)], widths, constant_values=given),)
+
+
 def replacements(opsets: Mapping[str, int]) -> list[type[OpRun]]:
     """What to run instead of onnx.reference's own operators in these operator sets."""
     version = opsets.get("", 19)
-    found = [GatherElements, GlobalMaxPool, MaxPool, QuantizeLinear]
+    found = [GatherElements, GlobalMaxPool, Loop, MaxPool, Pad, QuantizeLinear]
+    found += [Scan] if version >= 9 else []
     found += [DequantizeLinear] if version < 19 else []
     found += [RoiAlign] if version < 16 else []
     found += [BatchNormalization] if 7 <= version < 14 else []

@@ -37,11 +37,18 @@ class Bodies:
 
 
 def find(
-    node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor], opset: int, walk: Walk, what: str
+    node: onnx.NodeProto,
+    attrs: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    opset: int,
+    walk: Walk,
+    what: str,
+    trips: int | None = None,
 ) -> Bodies | str:
     """The bodies of a node of control flow, or why they cannot be compiled.
 
-    `walk(body, inputs)` imports a subgraph whose inputs (its own and captured tensors) have the given types.
+    `walk(body, inputs)` imports a subgraph whose inputs (its own and captured tensors) have the given types; `trips` is
+    how often a `Loop` runs, if that is known.
     """
     outside = [tensors[c] for c in captured(node)]
     moving = [t.name for t in (*(tensors[i] for i in node.input if i), *outside) if not t.static and t.const is None]
@@ -51,7 +58,7 @@ def find(
         if node.op_type == "If":
             return _if(node, outside, walk, what)
         if node.op_type == "Loop":
-            return _loop(node, tensors, outside, walk, what)
+            return _loop(node, tensors, outside, walk, what, trips)
         return _scan(node, attrs, tensors, opset, outside, walk, what)
     except ModelError as error:
         return str(error)
@@ -82,13 +89,23 @@ def _if(node: onnx.NodeProto, outside: Sequence[Tensor], walk: Walk, what: str) 
 
 
 def _loop(
-    node: onnx.NodeProto, tensors: Mapping[str, Tensor], outside: Sequence[Tensor], walk: Walk, what: str
+    node: onnx.NodeProto,
+    tensors: Mapping[str, Tensor],
+    outside: Sequence[Tensor],
+    walk: Walk,
+    what: str,
+    trips: int | None,
 ) -> Bodies | str:
     states = [tensors[i] for i in node.input[2:]]
     body = body_of(node, len(states), len(node.input), what)
     own = [Tensor(body.input[0].name, i64, ()), Tensor(body.input[1].name, bool_, ())]
     graph = walk(body, [*own, *_named(body.input[2:], states), *outside])
-    return _with_states(node, graph, states, 1)
+    found = _with_states(node, graph, states, 1)
+    if isinstance(found, str) or trips is None:
+        return found
+    rows = zip(node.output[len(states) :], _results(graph)[1 + len(states) :])
+    collected = {name: Tensor(name, t.dtype, (trips, *(t.shape or ()))) for name, t in rows if name}
+    return Bodies(found.graphs, {**found.outputs, **collected}, found.notes)
 
 
 def _scan(

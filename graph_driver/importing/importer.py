@@ -19,7 +19,7 @@ from polyc.graph_driver.graph import subgraphs
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_DEPTH, MAX_NODES, check_shape
 from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
-from polyc.graph_driver.importing import bodies, functions, unrolling
+from polyc.graph_driver.importing import bodies, functions, known_courses, unrolling
 from polyc.graph_driver.importing.annotations import check_annotations, report
 from polyc.graph_driver.importing.attempts import imported
 from polyc.graph_driver.importing.binding import Binder, Dim, names_of
@@ -200,6 +200,11 @@ class Walker:
             self.graph.nodes.append(own)
             return
         domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if not domain and proto.op_type == "Loop" and len(proto.input) >= 2:
+            proto, same = known_courses.without_kept_states(proto, what)
+            for output, state in same.items():
+                self.visit(onnx.NodeProto(op_type="Identity", input=[state], output=[output]), depth)
+            captures = subgraphs.captured(proto)
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
         if contrib.contributed(proto) and self._contributed(proto, what, depth):
@@ -252,13 +257,17 @@ class Walker:
     def _give_bodies(self, node: Node, proto: onnx.NodeProto, what: str) -> Mapping[str, Tensor]:
         """Give a node of control flow its bodies as graphs; outputs that these tell more of."""
         opset = self.graph.opsets.get("", 1)
-        found = bodies.find(proto, node.attrs, self.graph.tensors, opset, self._subgraph, what)
+        trips = self._trips(proto, what) if proto.op_type == "Loop" else None
+        found = bodies.find(proto, node.attrs, self.graph.tensors, opset, self._subgraph, what, trips)
         if isinstance(found, str):
             self.graph.notes.append(f"{what} runs on the host: {found}")
             return {}
         node.bodies = found.graphs
         self.graph.notes += found.notes
         return found.outputs
+
+    def _trips(self, proto: onnx.NodeProto, what: str) -> int | None:
+        return known_courses.trips(proto, what, self.graph.constant, self.graph.opsets)
 
     def _shape_of_first(self, proto: onnx.NodeProto) -> tuple[Any, ...] | None:
         return self.graph.tensors[proto.input[0]].shape if proto.input and proto.input[0] else None
@@ -358,6 +367,9 @@ class Walker:
         loop = proto.op_type == "Loop"
         if loop and len(proto.input) < 2:
             return False
+        if self._better_rolled(proto, what):
+            self.graph.notes.append(f"{what} is not unrolled: its body is compiled once")
+            return False
         if loop:
             parts = unrolling.loop(proto, around, what)
         else:
@@ -375,6 +387,23 @@ class Walker:
             self.graph.notes.append(f"{what} is not unrolled: {reason}")
             return False
         return True
+
+    def _better_rolled(self, proto: onnx.NodeProto, what: str) -> bool:
+        """Whether a loop would become so many nodes that its body is rather compiled once, and can be."""
+        body = next((a.g for a in proto.attribute if a.name == "body"), onnx.GraphProto())
+        if proto.op_type == "Loop":
+            trips = self._trips(proto, what)
+        else:
+            axis = (attributes(proto, what).get("scan_input_axes") or [0])[-1]
+            shape = self.graph.tensors[proto.input[-1]].shape if proto.input and proto.input[-1] else None
+            trips = shape[axis] if shape and -len(shape) <= axis < len(shape) else None
+        if not isinstance(trips, int) or trips * len(body.node) <= unrolling.MAX_QUICK:
+            return False
+        opset, tensors = self.graph.opsets.get("", 1), self.graph.tensors
+        if any(is_symbolic(tensors[n]) for n in (*proto.input, *subgraphs.captured(proto)) if n):
+            return False
+        attrs = attributes(proto, what)
+        return not isinstance(bodies.find(proto, attrs, tensors, opset, self._subgraph, what), str)
 
     def _body(self, part: onnx.GraphProto, depth: int) -> None:
         for t in part.initializer:

@@ -18,6 +18,7 @@ from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
 MAX_UNROLLED = 4096  # nodes that one loop may become
+MAX_QUICK = 512  # nodes that one loop becomes although its body could be compiled once
 Fresh = Callable[[str], str]
 
 

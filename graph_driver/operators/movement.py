@@ -144,7 +144,7 @@ def slice_(ctx: NodeContext) -> OperatorScop:
 
 @onnx_operator("Pad")
 def pad(ctx: NodeContext) -> OperatorScop:
-    """Constant, edge, reflect, wrap; negative pads crop (constant mode)."""
+    """Constant, edge, reflect, wrap; negative pads crop."""
     x = data(ctx, 0)
     rank = len(x.shape)
     if ctx.opset < 11:
@@ -169,10 +169,12 @@ def _padded(mode: str, dtype: DType, shape: Shape, begin: Shape, end: Shape, val
         if dtype.kind == "bool" and value is not None:
             value = bool(value)
         return scop_of(lib.make_pad, dtype, shape, begin, end, value)
-    if min((*begin, *end)) < 0:
-        raise Unsupported(f"Pad in mode {mode} with negative pads")
-    if mode == "reflect" and any(max(b, e) >= n for n, b, e in zip(shape, begin, end, strict=True) if b or e):
-        raise Unsupported("Pad that reflects more than the image")
+    kept = lib.cropped(shape, begin, end)[1]
+    for n, b, e in zip(kept, begin, end, strict=True):
+        if max(b, e) > 0 and n < 1:
+            raise Unsupported(f"Pad in mode {mode} of an axis without elements")
+        if mode == "reflect" and max(b, e) >= max(n, 1):
+            raise Unsupported("Pad that reflects more than the image")
     return scop_of(lib.make_pad_by, dtype, shape, begin, end, mode)
 
 

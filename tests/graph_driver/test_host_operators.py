@@ -38,3 +38,11 @@ def test_dequantize_of_older_opsets() -> None:
     assert made.dtype == np.float32 and np.allclose(made, expected)
     plain = host(h.make_node("DequantizeLinear", ["x", "s"], ["y"]), 10, x, np.float32(0.5))
     assert np.array_equal(plain, x.astype(np.float32) * np.float32(0.5))
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_negative_pads_crop_before_the_rest_is_surrounded(mode: str) -> None:
+    x = np.random.default_rng(0).random((5, 7), np.float32)
+    node = h.make_node("Pad", ["x", "pads"], ["y"], mode=mode)
+    want = np.pad(x[1:, :-2], ((0, 2), (3, 0)), mode)  # type: ignore[call-overload]
+    np.testing.assert_array_equal(host(node, 19, x, np.array([-1, 3, 2, -2])), want)

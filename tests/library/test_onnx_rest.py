@@ -137,6 +137,15 @@ def test_pad_crops() -> None:
     check("Pad", x, np.array([-1, 2, 1, -3]), const=(1,), want=[np.pad(x[1:, :3], ((0, 1), (2, 0)))])
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+@pytest.mark.parametrize("pads", [(0, 1, 0, -1), (-1, 3, 2, -2), (-2, -1, 1, 2), (-1, -2, -1, -1)])
+def test_negative_pads_crop_before_the_rest_is_surrounded(mode: str, pads: tuple[int, ...]) -> None:
+    x, (a, b, c, d) = f32(5, 7), pads
+    left = x[max(0, -a) : 5 + min(0, c), max(0, -b) : 7 + min(0, d)]
+    want = np.pad(left, ((max(0, a), max(0, c)), (max(0, b), max(0, d))), mode)  # type: ignore[call-overload]
+    check("Pad", x, np.array(pads), const=(1,), want=[want], mode=mode, opset=19)
+
+
 def test_gather() -> None:
     x = f32(3, 5, 4)
     for axis in (0, 1, -1):
