@@ -161,7 +161,7 @@ class Pad(OpRun):
         pads: Any = None,
         fill: np.ndarray | None = None,
         axes: np.ndarray | None = None,
-        mode: str | None = None,
+        mode: Any = None,
         value: float | None = None,
         paddings: Any = None,
     ) -> tuple[np.ndarray]:

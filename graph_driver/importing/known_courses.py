@@ -69,9 +69,9 @@ def trips(node: onnx.NodeProto, what: str, known: Known, opsets: Mapping[str, in
     nodes, states, outside = needed
     if not nodes and body.output[0].name == body.input[1].name:
         return most if node.input[0] else None
-    given = {name: known(name) for name in outside}
-    now = {k: known(node.input[2 + k]) for k in states}
-    if any(v is None for v in (*given.values(), *now.values())):
+    given = {name: v for name in outside if (v := known(name)) is not None}
+    now = {k: v for k in states if (v := known(node.input[2 + k])) is not None}
+    if len(given) < len(outside) or len(now) < len(states):
         return None
     run = _evaluator(body, nodes, states, outside, opsets)
     for trip in range(min(most, MAX_TRIPS)):
