@@ -151,6 +151,8 @@ class CompileOptions:
             self.passes, self.disable, self.fast_math, self.exact or self.reproducible, precision, asked,
             platform.backend, platform.backend.graph_passes(platform.machine),
         )  # fmt: skip
+        if self.reproducible:
+            chosen = manager.with_portable_constants(chosen)
         return manager.with_parts_at(platform.backend.alignment, chosen)
 
     def as_given(self) -> CompileOptions:

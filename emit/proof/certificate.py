@@ -18,6 +18,7 @@ from polyc.emit.passes.simplify import simplify_expr
 from polyc.poly.access import accesses
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Load
+from polyc.poly.reduction import reorders
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import time_maps
 
@@ -48,12 +49,13 @@ def certificate(scop: Scop, fn: Function) -> str:
 def _statement(scop: Scop, s: Statement) -> dict[str, Any]:
     times = time_maps(scop.tree, {n: x.domain for n, x in scop.statements.items()})
     own = [a for a in accesses(scop) if a.stmt == s.name]
+    swap = reorders(scop, s)  # in a fixed order updates conflict like all else
     return {
         "iterators": list(s.iters),
         "domain": str(s.domain),
         "time": [str(m) for m in times if m.get_tuple_name(isl.dim_type.in_) == s.name],
         "operator": s.reduction,
-        "accesses": [{"map": str(a.map), "write": a.write, "accumulator": a.accumulator} for a in own],
+        "accesses": [{"map": str(a.map), "write": a.write, "accumulator": a.accumulator and swap} for a in own],
         "target": expr_text(Load(s.array, s.index, s.value.dtype)),
         "value": expr_text(simplify_expr(s.value)),
         "condition": None if s.predicate is None else expr_text(simplify_expr(s.predicate)),

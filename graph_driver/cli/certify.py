@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,10 @@ from polyc.graph_driver.cli.inspect import (
     refuse_model_options,
 )
 from polyc.graph_driver.graph.progress import progress_bar
+from polyc.poly.words import counted
 
 if TYPE_CHECKING:
+    from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
 
 CHECKER = "check.pyz"
@@ -31,7 +33,8 @@ SECONDS = 120  # that the checker may take for one certificate
 
 
 def certify_command(arguments: argparse.Namespace) -> int:
-    """Write a certificate for each kernel and the checker, and run it; 1 where one does not hold.
+    """Write a certificate for each kernel and the checker, and run it; 1 where one does not hold, or where the order of
+    sums was to be proven and is not.
 
     Raises:
         UsageError: options that do not go together, or a compiled directory.
@@ -52,6 +55,8 @@ def certify_command(arguments: argparse.Namespace) -> int:
                 loops = proven_loops(schedule.scop, schedule.tree, "loops")
                 (folder / name).write_text(certificate(schedule.scop, loops), encoding="utf-8")
                 rows.append({"kernel": title, "file": name, **_checked(folder, name)})
+                if arguments.prove_order:
+                    _say_order(rows[-1], schedule.scop)
             except BuildError as refusal:
                 rows.append({"kernel": title, "file": None, "holds": None, "said": str(refusal)})
             if progress is not None:
@@ -63,13 +68,44 @@ def certify_command(arguments: argparse.Namespace) -> int:
             print(f"{r['kernel']}: {r['said']}")
         held = sum(r["holds"] is True for r in rows)
         print(f"{held} of {len(rows)} certificates hold; check them again: python {folder / CHECKER} {folder}/*.json")
-    return int(any(r["holds"] is False for r in rows))
+        if arguments.prove_order:
+            print(_order_of_all(rows))
+    return int(any(r["holds"] is False or (arguments.prove_order and not r["holds"]) for r in rows))
+
+
+def _say_order(row: dict[str, Any], scop: Scop) -> None:
+    """Add what the certificate says of sums of floats: each two updates of one element conflict, so that loops which
+    keep all conflicts add them up in the program's order."""
+    from polyc.poly.dependences import conflicts
+    from polyc.poly.reduction import reorders
+
+    sums = [s for s in scop.statements.values() if s.reduction is not None and s.value.dtype.is_float]
+    free = [s.name for s in sums if reorders(scop, s) or (s.name, s.name) in conflicts(scop).relaxed]
+    row["sums"] = len(sums)
+    row["holds"] = row["holds"] and not free
+    if free:
+        row["said"] = f"the order is free in {', '.join(free)}"
+    elif row["holds"] and sums:
+        row["said"] += f"; {counted(len(sums), 'reduction')} in the order of the program"
+
+
+def _order_of_all(rows: Sequence[dict[str, Any]]) -> str:
+    """One line on the order of all sums."""
+    failed = [r["kernel"] for r in rows if not r["holds"]]
+    if failed:
+        return f"the order of sums is not proven for {', '.join(failed)}"
+    sums = counted(sum(r["sums"] for r in rows), "reduction")
+    return f"order proven: {sums} of floats, in the order of the program on any number of threads"
 
 
 def _operator(arguments: argparse.Namespace) -> Iterator[tuple[str, Schedule]]:
     """An operator's schedule: the automatic one, or the one of `--schedule`."""
+    from polyc.poly.reduction import fixed_order
+
     refuse_model_options(arguments)
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    if arguments.prove_order:
+        scop = fixed_order(scop)
     yield scop.name, operator_schedule(scop, arguments.target, sizes, arguments.schedule, arguments.threads)
 
 
@@ -85,6 +121,7 @@ def _model(arguments: argparse.Namespace) -> Iterator[tuple[str, Schedule]]:
         raise UsageError("--schedule is for operators (FILE.py:OP)")
     if is_package(path):
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
+    arguments.reproducible |= arguments.prove_order
     platform, kernels = kernels_of_model(path, options_of(arguments))
     with use.tuned(arguments.tuned):
         for title, group in kernels:

@@ -271,6 +271,10 @@ def _explaining(commands: Any) -> None:
     proof.add_argument("what", metavar="FILE.py:OP|MODEL")
     proof.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder (default: NAME_certificates)")
     proof.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
+    proof.add_argument(
+        "--prove-order", action="store_true",
+        help="of --reproducible: that every sum is added up in the order of its program, whatever runs it",
+    )  # fmt: skip
     _compiling(proof)
 
     diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)

@@ -169,7 +169,10 @@ def import_at(
     source: str | Path | onnx.ModelProto | bytes, shapes: Mapping[str, Sequence[int]], options: CompileOptions
 ) -> Graph:
     """The graph for these shapes of the inputs. Raises `ModelError`."""
-    return import_model(source, options.dims, {**shapes, **options.shapes}, False, options.bind, warn=False)
+    return import_model(
+        source, options.dims, {**shapes, **options.shapes}, False, options.bind, warn=False,
+        portable=options.reproducible,
+    )  # fmt: skip
 
 
 def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Graph:
@@ -189,7 +192,7 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     else:
         graph = import_model(
             source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations,
-            when_read=None if options.tier == PROGRESSIVE else kernels.expect,
+            when_read=None if options.tier == PROGRESSIVE else kernels.expect, portable=options.reproducible,
         )  # fmt: skip
     if graph.symbols is None:
         return graph

@@ -15,10 +15,11 @@ from polyc.graph_driver.compiling.first_program import BY_NUMPY, first_groups, q
 from polyc.graph_driver.fusion.joined import Group, is_on_cpu, on_cpu, on_host, split
 from polyc.graph_driver.fusion.rearranging import Rearranged, rearrange
 from polyc.graph_driver.graph.defects import warn_of_defects
-from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.wording import human
+from polyc.graph_driver.host.same_everywhere import NotReproducible, same_everywhere
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.options import FAST, FULL, MINIMAL, OVERWRITING, PROGRESSIVE, CompileOptions
@@ -71,7 +72,22 @@ def formed(
         return *first_groups(graph, checks_wanted(options.checks)), ()
     from polyc.graph_driver.compiling.joining import joined  # loads the scheduler
 
-    return joined(graph, platform, options, room)
+    pieces, found, moved = joined(graph, platform, options, room)
+    if options.reproducible:
+        _refuse_unfixed(graph, found)
+    return pieces, found, moved
+
+
+def _refuse_unfixed(graph: Graph, found: Sequence[Group]) -> None:
+    """Refuse nodes of the host whose bits depend on the machine. Raises `NotReproducible`."""
+    unfixed = [g for g in found if g.in_python and not _fixed(graph, g.nodes[0])]
+    if unfixed:
+        raise NotReproducible([(g.label, g.nodes[0].name, g.reason) for g in unfixed])
+
+
+def _fixed(graph: Graph, node: Node) -> bool:
+    """Bodies of control flow that are compiled are looked at when they are."""
+    return (bool(node.bodies) and None not in node.bodies) or same_everywhere(node, graph.tensors)
 
 
 def plan_graph(
@@ -195,7 +211,7 @@ def summarise(
     report.notes += [*graph.notes, *cache.notes()]
     if options.reproducible and report.host:
         nodes = ", ".join(f"'{node}' ({label})" for label, node, _ in report.host[:8])
-        report.notes.append(f"reproducible is said of kernels; on the host run {nodes}")
+        report.notes.append(f"reproducible on the host, too, where each element is moved, or rounded once: {nodes}")
     hosts = (f"{label} '{node}' runs on the host: {reason}" for label, node, reason in report.host)
     warn_of_defects([*report.notes, *hosts])
 

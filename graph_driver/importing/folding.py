@@ -13,6 +13,7 @@ from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES, check_shape
 from polyc.graph_driver.graph.provenance import note_results
 from polyc.graph_driver.host.reference import HostNode
+from polyc.graph_driver.host.same_everywhere import same_everywhere
 from polyc.graph_driver.inference import contrib
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ModelError
@@ -23,8 +24,11 @@ NEVER_FOLDED = {
 }
 
 
-def folded(graph: Graph, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
-    """The outputs as constants when they can be known now, else None."""
+def folded(
+    graph: Graph, node: Node, outputs: dict[str, Tensor], what: str, portable: bool = False
+) -> list[Tensor] | None:
+    """The outputs as constants when they can be known now, else None. `portable`: only where every machine would know
+    the same bits."""
     if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain in (contrib.DOMAIN, communication.DOMAIN):
         return None
     tensors = graph.tensors
@@ -42,6 +46,8 @@ def folded(graph: Graph, node: Node, outputs: dict[str, Tensor], what: str) -> l
         return None
     if node.op_type == "ConstantOfShape":
         return [_filled(node, outputs[node.outputs[0]])]
+    if portable and not same_everywhere(node, tensors | outputs):
+        return None
     results = HostNode.of(node, graph.opsets, tensors)(values, {})
     present = list(node.writes())
     if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):

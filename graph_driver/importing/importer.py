@@ -46,6 +46,7 @@ def import_model(
     strict_annotations: bool = False,
     warn: bool = True,
     when_read: Callable[[int], None] | None = None,
+    portable: bool = False,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
@@ -59,6 +60,7 @@ def import_model(
         strict_annotations: refuse a file that declares shapes which its own operators contradict.
         warn: say so otherwise (not where the graph is only looked at).
         when_read: told the number of nodes as soon as it is known.
+        portable: compute at import only what has the same bits on every machine.
 
     Raises:
         SizesMissing: a size is not given that must be a number.
@@ -68,7 +70,7 @@ def import_model(
     wrong: dict[int, list[str]] = {}  # of each attempt
 
     def run(binder: Binder) -> Graph:
-        graph, lines = _imported(source, binder, bind or {}, when_read)
+        graph, lines = _imported(source, binder, bind or {}, when_read, portable)
         wrong[id(graph)] = lines
         return graph
 
@@ -80,14 +82,14 @@ def import_model(
 
 def _imported(
     source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any],
-    when_read: Callable[[int], None] | None,
+    when_read: Callable[[int], None] | None, portable: bool,
 ) -> tuple[Graph, list[str]]:  # fmt: skip
     """The graph, and the shapes that the file declares and its operators contradict."""
     model, folder = read(source)
     if when_read is not None:
         when_read(len(model.graph.node))
     model, opsets = readable(model)
-    walker = Walker(model, folder, opsets, owned=model is not source)
+    walker = Walker(model, folder, opsets, owned=model is not source, portable=portable)
     graph = walker.run(binder, bound_values(model.graph, bind))
     return graph, check_annotations(model.graph, graph)
 
@@ -95,9 +97,16 @@ def _imported(
 class Walker:
     """A graph under construction, node by node."""
 
-    def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int], owned: bool) -> None:
-        """`owned`: the protobuf is ours, so weights may move out of it."""
-        self.proto, self.folder, self.owned = model.graph, folder, owned
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        folder: Path | None,
+        opsets: dict[str, int],
+        owned: bool,
+        portable: bool = False,
+    ) -> None:
+        """`owned`: the protobuf is ours, so weights may move out of it. `portable`: as for `import_model`."""
+        self.proto, self.folder, self.owned, self.portable = model.graph, folder, owned, portable
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
@@ -227,7 +236,7 @@ class Walker:
         node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
         if not domain and proto.op_type in bodies.KINDS and depth < MAX_DEPTH:
             outputs |= self._give_bodies(node, proto, what)
-        constants = folded(self.graph, node, outputs, what)
+        constants = folded(self.graph, node, outputs, what, self.portable)
         if constants is not None:
             self.folded += 1
             for t in constants:
@@ -415,7 +424,7 @@ class Walker:
     def _subgraph(self, body: onnx.GraphProto, inputs: Sequence[Tensor]) -> Graph:
         """A subgraph as a graph of its own. `inputs`: its own, then captured tensors (constants stay constants)."""
         model = onnx.ModelProto(graph=onnx.GraphProto(name=body.name))
-        walker = Walker(model, self.folder, dict(self.graph.opsets), owned=False)
+        walker = Walker(model, self.folder, dict(self.graph.opsets), owned=False, portable=self.portable)
         walker.visited = self.visited
         for t in inputs:
             if t.const is None:

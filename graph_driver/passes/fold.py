@@ -10,18 +10,20 @@ from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES
 from polyc.graph_driver.graph.provenance import note_results
 from polyc.graph_driver.host.reference import HostNode
+from polyc.graph_driver.host.same_everywhere import same_everywhere
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
 
 OURS = ("polyc", python_calls.DOMAIN, DOMAIN)
 """Domains of nodes that the host does not run by ONNX's definition, or that act on other ranks."""
 
 
-def fold_constants(graph: Graph) -> dict[str, int]:
-    """Replace nodes over constants by their results, up to a size cap per node."""
+def fold_constants(graph: Graph, portable: bool = False) -> dict[str, int]:
+    """Replace nodes over constants by their results, up to a size cap per node. `portable`: only where every machine
+    has the same bits."""
     kept: list[Node] = []
     folded = skipped = 0
     for node in graph.nodes:
-        if not _foldable(graph, node):
+        if not _foldable(graph, node) or (portable and not same_everywhere(node, graph.tensors)):
             kept.append(node)
         elif sum(graph.tensors[o].nbytes for o in node.writes()) > MAX_FOLD_BYTES:
             kept.append(node)

@@ -108,6 +108,12 @@ def within_limits(most: Mapping[str, int]) -> Pass:
     return replace(BY_NAME["operand-limits"], run=_general(lambda graph: keep_to_limits(graph, most)))
 
 
+def with_portable_constants(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+    """The passes by which nothing is computed at compile time that another machine would round elsewhere."""
+    run = _general(lambda graph: fold_constants(graph, portable=True))
+    return tuple(replace(p, run=run) if p.name == "constants" else p for p in passes)
+
+
 def with_parts_at(alignment: int, passes: Iterable[Pass]) -> tuple[Pass, ...]:
     """The passes for a target whose tensors begin at multiples of so many bytes: so do parts of tensors."""
     run = _general(lambda graph: share_parts(graph, alignment))

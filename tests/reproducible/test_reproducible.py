@@ -13,6 +13,8 @@ import polyc
 from polyc import dims, empty, exp, f32, max, op
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import get
+from polyc.graph_driver.graph.ir import Node, Tensor
+from polyc.graph_driver.host.same_everywhere import NotReproducible, same_everywhere
 from polyc.poly.dependences import conflicts
 from polyc.poly.errors import OptionError, ScopError
 from polyc.poly.reduction import contracts, fixed_order
@@ -62,6 +64,58 @@ def test_bits_are_the_same_everywhere() -> None:
         parts = [compiled({"x": x[k : k + batch]})["y"] for k in range(0, IMAGES, batch)]
         found[target, threads, batch] = np.concatenate(parts).tobytes()
     assert len(set(found.values())) == 1, [k for k, v in found.items() if v != found["cpu", 1, 4]]
+
+
+def test_constants_are_computed_as_a_run_would() -> None:
+    """NumPy's functions and products round as its build and the machine do: they are no constants of the model."""
+    rng = np.random.default_rng()
+    weights = {"a": rng.standard_normal((3, 50)), "b": rng.standard_normal((50, 8)), "k": rng.standard_normal(8)}
+    nodes = [
+        helper.make_node("MatMul", ["a", "b"], ["p"]),
+        helper.make_node("Exp", ["k"], ["e"]),
+        helper.make_node("Mul", ["k", "k"], ["twice"]),
+        helper.make_node("Div", ["p", "e"], ["q"]),
+        helper.make_node("Sub", ["q", "twice"], ["d"]),
+        helper.make_node("Add", ["x", "d"], ["y"]),
+    ]
+    model = _model(nodes, [3, 8], [3, 8], weights)
+    given = _model(nodes, [3, 8], [3, 8], {})
+    for name, w in weights.items():
+        given.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, w.shape))
+    x = rng.standard_normal((3, 8)).astype(np.float32)
+    feeds = {"x": x} | {name: w.astype(np.float32) for name, w in weights.items()}
+    as_constants = polyc.compile_model(model, reproducible=True)
+    assert as_constants({"x": x})["y"].tobytes() == polyc.compile_model(given, reproducible=True)(feeds)["y"].tobytes()
+    assert any("1 nodes computed at import" in n for n in as_constants.report().notes)  # the square
+
+
+def test_what_the_host_rounds_is_refused_by_name() -> None:
+    """Of sizes that only a run knows: what moves elements or rounds them once is the same everywhere."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["where"]),
+        helper.make_node("Transpose", ["where"], ["places"]),
+        helper.make_node("GatherND", ["x", "places"], ["g"]),
+        helper.make_node("Mul", ["g", "g"], ["m"]),
+        helper.make_node("Exp", ["m"], ["e"], "the exponential"),
+        helper.make_node("ReduceSum", ["m"], ["y"], "the sum", keepdims=0),
+    ]
+    fine = _model(nodes[:4], [3, 4], ["K"], {})
+    fine.graph.output[0].name = "m"
+    x = np.random.default_rng().standard_normal((3, 4)).astype(np.float32)
+    model = polyc.compile_model(fine, reproducible=True)
+    assert model.plan.host_steps and np.array_equal(model({"x": x})["m"], x.reshape(-1) ** 2)
+    assert any(n.startswith("reproducible on the host, too") for n in model.report().notes)
+    with pytest.raises(NotReproducible, match=r"Exp 'the exponential' \(the shape.*ReduceSum 'the sum'"):
+        polyc.compile_model(_model(nodes, [3, 4], [], {}), reproducible=True, disable=["dead-code"])
+
+
+@pytest.mark.parametrize("op_type, fixed", [("Neg", True), ("Exp", False)])
+def test_bodies_on_the_host_are_looked_into(op_type: str, fixed: bool) -> None:
+    body = helper.make_graph([helper.make_node(op_type, ["v"], ["w"])], "body", [], [])
+    proto = helper.make_node("SequenceMap", ["s"], ["t"], body=body)
+    node = Node("map", "SequenceMap", ["s"], ["t"], {}, "", (), proto)
+    tensors = {n: Tensor(n, None, None) for n in "st"}
+    assert same_everywhere(node, tensors) == fixed
 
 
 def test_functions_are_those_of_the_program() -> None:
