@@ -11,7 +11,8 @@ import islpy as isl
 from polyc.graph_driver.choosing import winograd
 from polyc.graph_driver.graph.decisions import Considered
 from polyc.graph_driver.graph.external import External, externals_for
-from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.inference.symbolic import at_typical
 from polyc.graph_driver.operators import lookup
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
@@ -58,12 +59,14 @@ class Candidate:
 
 
 def sizes_of(graph: Graph, node: Node) -> dict[str, int] | None:
-    """The sizes that candidates' sets are about: those of a two-dimensional convolution, else none."""
+    """The sizes that candidates' sets are about: those of a two-dimensional convolution, else none. Any number of
+    images is the representative one; other sizes have to be numbers."""
     if node.op_type != "Conv" or node.domain:
         return {}
-    shapes = [graph.tensors[n].shape for n in (node.inputs[0], node.inputs[1], node.outputs[0])]
-    if any(s is None or len(s) != 4 or not all(isinstance(e, int) for e in s) for s in shapes):
+    tensors = [graph.tensors[n] for n in (node.inputs[0], node.inputs[1], node.outputs[0])]
+    if any(t.shape is None or len(t.shape) != 4 or not all(isinstance(e, int) for e in t.shape[1:]) for t in tensors):
         return None
+    shapes = [_typical(graph, t).shape for t in tensors]
     x, w = (tuple(int(e) for e in s or () if isinstance(e, int)) for s in shapes[:2])
     strides, dilations = (list(node.attrs.get(k) or (1, 1)) for k in ("strides", "dilations"))
     values = (x[0], x[1], x[2], x[3], w[0], w[2], w[3], *strides, *dilations, node.attrs.get("group", 1))
@@ -99,12 +102,17 @@ def _cycles(work: Work, target: Target) -> float:
     return predict(work, machine).seconds * machine.hertz
 
 
+def _typical(graph: Graph, tensor: Tensor) -> Tensor:
+    """With the representative sizes: a model is planned with them."""
+    return tensor if graph.symbols is None else at_typical(tensor, graph.symbols)
+
+
 def _moved(graph: Graph, node: Node, target: Target) -> Work:
     """Operands and results once: activations from where so many bytes are, weights from memory if L2 cannot hold
     them (the many layers of a network share the caches)."""
     total = Work()
     for name in (*node.reads(), *node.writes()):
-        t = graph.tensors[name]
+        t = _typical(graph, graph.tensors[name])
         size = t.nbytes if t.static and isinstance(t.nbytes, int) else 0
         level = "memory" if t.const is not None and size > target.l2 else at_level(size, target)
         if level is not None:
@@ -124,8 +132,8 @@ def _direct(graph: Graph, node: Node, target: Target) -> float:
 def _products(graph: Graph, node: Node) -> Work:
     """The multiply-adds of a convolution or matrix product of known sizes."""
     s = sizes_of(graph, node)
-    y = graph.tensors[next(node.writes())].shape or ()
-    a = graph.tensors[node.inputs[0]].shape or () if node.inputs and node.inputs[0] else ()
+    y = _typical(graph, graph.tensors[next(node.writes())]).shape or ()
+    a = _typical(graph, graph.tensors[node.inputs[0]]).shape or () if node.inputs and node.inputs[0] else ()
     if not all(isinstance(e, int) for e in (*a, *y)):
         return Work()
     if s:
@@ -153,7 +161,7 @@ def _host(graph: Graph, node: Node, target: Target) -> float:
     direct = _direct(graph, node, target)
     sizes = sizes_of(graph, node)
     if sizes:
-        y = graph.tensors[node.outputs[0]].shape or ()
+        y = _typical(graph, graph.tensors[node.outputs[0]]).shape or ()
         pixels = prod(int(e) for e in (y[0], *y[2:]))
         patches = sizes["c"] * sizes["kh"] * sizes["kw"] * pixels
         return HOST_CYCLES + HOST_PRODUCT * direct + HOST_PATCH * patches

@@ -14,6 +14,7 @@ import numpy as np
 from polyc.frontend_dsl.library.winograd import TAPS, sum_of_rows, tiles, transformed_filters
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.provenance import Off, known, note
+from polyc.graph_driver.graph.size import Extent, evaluate
 from polyc.graph_driver.operators.winograd import DOMAIN
 from polyc.poly.dtypes import f32
 from polyc.poly.records import dataclass
@@ -31,16 +32,22 @@ GAIN = 1.1  # the predicted speed-up from which it is worth the kernels and the 
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution: `batch` images, `channels` (in, out), `out` (height, width), `begin` the padding."""
+    """A convolution: `batch` images (the representative number of `images`, which may be a formula), `channels`
+    (in, out), `out` (height, width), `begin` the padding."""
 
     batch: int
+    images: Extent
     channels: tuple[int, int]
     out: tuple[int, int]
     begin: tuple[int, int]
 
     def tiles(self, m: int) -> int:
         """Tiles of `m` x `m` that cover all outputs of all images (of one channel)."""
-        return self.batch * tiles(self.out[0], m) * tiles(self.out[1], m)
+        return self.batch * self.tiles_of_one(m)
+
+    def tiles_of_one(self, m: int) -> int:
+        """Those of one image."""
+        return tiles(self.out[0], m) * tiles(self.out[1], m)
 
 
 def winograd_work(s: Shape, m: int, target: Target) -> Work:
@@ -124,12 +131,14 @@ def shape_of(graph: Graph, node: Node) -> Shape | None:
     if not ones or node.attrs.get("group", 1) != 1:
         return None
     assert x.shape is not None and y.shape is not None
-    if not all(isinstance(n, int) for n in (*x.shape, *y.shape)):
-        return None  # whether it pays depends on the sizes
+    if not all(isinstance(n, int) for n in (*x.shape[1:], *y.shape[1:])):
+        return None  # tiles are numbered by image, row and column, which is affine for any number of images alone
     begin = _begin(node, x.shape[2:], y.shape[2:])
     if begin is None:
         return None
-    return Shape(x.shape[0], (w.const.shape[1], w.const.shape[0]), (y.shape[2], y.shape[3]), begin)
+    images = x.shape[0]
+    batch = images if graph.symbols is None else evaluate(images, graph.symbols.typical)
+    return Shape(batch, images, (w.const.shape[1], w.const.shape[0]), (y.shape[2], y.shape[3]), begin)
 
 
 def _begin(node: Node, size: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, int] | None:
@@ -150,7 +159,7 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> 
     """The three nodes, or the one that does the same in blocks."""
     weights = graph.tensors[node.inputs[1]].const
     assert weights is not None
-    count, p = (m + TAPS - 1) ** 2, s.tiles(m)
+    count, p = (m + TAPS - 1) ** 2, s.images * s.tiles_of_one(m)
     u = _constant(graph, f"{node.inputs[1]}.winograd{m}", lambda: transformed_filters(weights, m))
     _note_rounding(graph.tensors[u].const, weights, m)
     given = node.inputs[2] if len(node.inputs) > 2 else ""
@@ -160,15 +169,16 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> 
         attrs = {"m": m, "pads": list(s.begin), "rows": rows}
         return [Node(node.name, "WinogradBlocks", [node.inputs[0], u, bias], list(node.outputs), attrs, DOMAIN)]
     v, products = (graph.fresh(f"{node.outputs[0]}.{part}") for part in ("tiles", "products"))
-    columns = room(p, [4 * c for c in s.channels], count, target)
+    columns = room(p, [4 * c for c in s.channels], count, target) if isinstance(p, int) else p
     graph.tensors[v] = Tensor(v, f32, (count, s.channels[0], columns))
     graph.tensors[products] = Tensor(products, f32, (count, columns, s.channels[1]))
-    attrs = {"m": m, "pads": list(s.begin), "out": list(s.out), "columns": columns}
+    attrs = {"m": m, "pads": list(s.begin), "out": list(s.out)}
+    unused = {} if columns == p else {"unused": columns - p}
     images_apart = 4 * s.out[0] * s.out[1]
     after = {"m": m, "staged": int(lines_together(images_apart, target) < s.channels[1])}
     return [
         Node(f"{node.name}.input", "WinogradInput", [node.inputs[0]], [v], attrs, DOMAIN),
-        Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], {"tiles": p}, DOMAIN),
+        Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], unused, DOMAIN),
         Node(node.name, "WinogradOutput", [products, bias], list(node.outputs), after, DOMAIN),
     ]
 

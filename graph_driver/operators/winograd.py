@@ -22,10 +22,11 @@ def winograd_input(ctx: NodeContext) -> OperatorScop:
 
 @onnx_operator("WinogradProducts", domain=DOMAIN)
 def winograd_products(ctx: NodeContext) -> OperatorScop:
-    """`V[k, c, p]` and `U[k, c, o]` to `M[k, p, o]`; attribute `tiles`, how many p there are."""
+    """`V[k, c, p]` and `U[k, c, o]` to `M[k, p, o]`; attribute `unused`, how many p of `M` hold nothing (0)."""
     v, u = data(ctx, 0), data(ctx, 1)
     count, channels, columns = v.shape
-    scop = scop_of(make_products, v.dtype, count, (channels, u.shape[2]), int(ctx.attrs["tiles"]), columns)
+    tiles = columns - int(ctx.attrs.get("unused", 0))
+    scop = scop_of(make_products, v.dtype, count, (channels, u.shape[2]), tiles, columns)
     return OperatorScop(scop, ((0, "V"), (1, "U")), scop.results, False)
 
 

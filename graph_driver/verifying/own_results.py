@@ -206,7 +206,7 @@ def _winograd_input(v: _View) -> tuple[DType, tuple[int, ...]]:
     (m, points), pads, out = _points(v), v.integers("pads", 2), v.integers("out", 2)
     fits = all(0 <= p < TAPS and 0 < o <= n + 2 * (TAPS - 1) for n, p, o in zip(size, pads, out))
     _need(fits, f"padding {pads} and a result of {out} for an image of {size}")
-    columns = v.integer("columns")
+    columns = (*(v.outputs[0].shape or ()), 0, 0, 0)[2]
     _need(columns >= _tiles(batch, out, m), f"room for {columns} of {_tiles(batch, out, m)} tiles")
     return f32, (points, channels, columns)
 
@@ -215,7 +215,8 @@ def _winograd_products(v: _View) -> tuple[DType, tuple[int, ...]]:
     _types(v, f32, f32)
     points, channels, columns = v.shape(0, 3)
     _need(v.shape(1, 3)[:2] == (points, channels), f"filters of shape {list(v.shape(1))}")
-    _need(0 < v.integer("tiles") <= columns, f"{v.integer('tiles')} tiles, room for {columns}")
+    unused = v.integer("unused") if "unused" in v.node.attrs else 0
+    _need(0 <= unused < columns, f"room for {columns} tiles, {unused} of them unused")
     return f32, (points, columns, v.shape(1)[2])
 
 
@@ -339,8 +340,8 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "KeptRowsMatMul": (3, 3, (), _kept_rows_matmul),
     "MaxPoolLast": (1, 1, (*WINDOW, "ceil_mode"), _max_pool_last),
     "PanelProduct": (4, 4, PANELS, _panel_product),
-    "WinogradInput": (1, 1, ("m", "pads", "out", "columns"), _winograd_input),
-    "WinogradProducts": (2, 2, ("tiles",), _winograd_products),
+    "WinogradInput": (1, 1, ("m", "pads", "out"), _winograd_input),
+    "WinogradProducts": (2, 2, ("unused",), _winograd_products),
     "WinogradOutput": (2, 2, ("m", "staged"), _winograd_output),
     "WinogradBlocks": (3, 3, ("m", "pads", "rows"), _winograd_blocks),
 }  # fmt: skip
