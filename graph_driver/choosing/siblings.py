@@ -4,8 +4,8 @@ Queries, keys and values of an attention layer, the 1x1 convolutions that begin 
 siblings read the same activation. Their weights are put side by side, with the pointwise nodes that all of them
 go on with, and the result is cut apart again. One image or one row has its parts as runs of bytes, so that
 the cut (`Split`) is a view (`parts`). Else each part is a `Slice`, which costs nothing where one kernel reads it: that
-reads its columns of the whole. Otherwise it is a copy, which the cost model counts against the fusion. Every set of
-siblings gets a decision with its reason.
+reads its columns of the whole. Otherwise it is a copy, which the cost model counts against the fusion. Sizes may be
+symbolic: what is cheaper at their representative values is made. Every set of siblings gets a decision with its reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from polyc.graph_driver.choosing.side_by_side import BESIDE, Strand, column_axis
 from polyc.graph_driver.choosing.winograd import shape_of
 from polyc.graph_driver.graph.aliases import ALIGNMENT, RESHAPING
 from polyc.graph_driver.graph.decisions import Decision
-from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.size import evaluate
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import translate_one
 from polyc.poly.errors import PolycError
@@ -75,7 +76,7 @@ def _key(graph: Graph, node: Node) -> Any:
         return None
     x, w, y = (graph.tensors[n] for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
     extra = graph.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-    if w.const is None or x.const is not None or not _numbers(x) or not _numbers(y):
+    if w.const is None or x.const is not None or not x.static or not y.static:
         return None
     if len(node.inputs) > 2 and node.inputs[2] and (extra is None or prod(extra.shape[:-1]) != 1):
         return None
@@ -87,10 +88,6 @@ def _key(graph: Graph, node: Node) -> Any:
         return None
     attrs = tuple((k, repr(v)) for k, v in sorted(node.attrs.items()))
     return node.op_type, x.name, str(w.dtype), w.const.shape[2:], attrs
-
-
-def _numbers(t: Tensor) -> bool:
-    return t.static and all(isinstance(n, int) for n in t.shape or ())
 
 
 def _strand(graph: Graph, head: Node, consumers: Mapping[str, list[Node]], place: Mapping[int, int]) -> Strand:
@@ -144,8 +141,9 @@ def _obstacle(graph: Graph, s: Strand, consumers: Mapping[str, list[Node]], targ
     """Why a strand stays alone, whatever its siblings; empty when nothing speaks against."""
     if s.result in graph.outputs:
         return "its result is an output of the model, which no part of another array can be"
-    if shape_of(graph, s.head) is not None:
-        costs = {c.name: c.cost for c in considered(graph, s.head, target, False, {}) if c.cost is not None}
+    usual = _at_usual_sizes(graph)
+    if shape_of(usual, s.head) is not None:
+        costs = {c.name: c.cost for c in considered(usual, s.head, target, False, {}) if c.cost is not None}
         if min(costs, key=lambda n: costs[n]).startswith("winograd"):
             return "Winograd's method is better for it"
     shape = graph.tensors[s.result].shape
@@ -193,6 +191,18 @@ def _crowds(graph: Graph, strands: Sequence[Strand], consumers: Mapping[str, lis
     return _bytes(graph, whole) > max(_bytes(graph, {*n.inputs, *n.outputs}) for n in graph.nodes)
 
 
+def _at_usual_sizes(graph: Graph) -> Graph:
+    """The graph with the representative values of symbolic sizes as shapes: what costs are counted of."""
+    if graph.symbols is None:
+        return graph
+    values = graph.symbols.typical
+    tensors = {
+        n: replace(t, shape=tuple(evaluate(e, values) for e in t.shape)) if t.static and t.shape else t
+        for n, t in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors, symbols=None)
+
+
 def _bytes(graph: Graph, names: set[str]) -> int:
     """Of those tensors that are no constants and whose sizes are numbers."""
     sizes = (graph.tensors[n].nbytes for n in names if n and graph.constant(n) is None)
@@ -215,25 +225,26 @@ def _ends(graph: Graph, name: str, consumers: Mapping[str, list[Node]]) -> set[i
 
 def _decide(graph: Graph, strands: Sequence[Strand], target: Target, consumers: Mapping[str, list[Node]]) -> bool:
     """Join the strands if that is cheaper; record the decision."""
-    parts = [graph.tensors[s.result].nbytes for s in strands]
+    usual = _at_usual_sizes(graph)
+    parts = [usual.tensors[s.result].nbytes for s in strands]
     sizes = (sum(graph.tensors[s.head.inputs[1]].nbytes for s in strands), sum(parts))
-    apart = [_cycles(graph, s.head, target, sizes) for s in strands]
+    apart = [_cycles(usual, s.head, target, sizes) for s in strands]
     shape = graph.tensors[strands[0].result].shape or ()
-    view = prod(shape[: column_axis(graph, strands[0])]) == 1 and not any(
-        sum(parts[:k]) % ALIGNMENT for k in range(len(parts))
-    )
+    # Where parts of symbolic sizes begin, only a run knows.
+    fixed = all(isinstance(e, int) for e in shape) and not any(sum(parts[:k]) % ALIGNMENT for k in range(len(parts)))
+    view = fixed and prod(shape[: column_axis(graph, strands[0])]) == 1
     taken_in = not view and all(_is_taken_in(graph, s.result, consumers) for s in strands)
     trial = replace(graph, tensors=dict(graph.tensors))
     nodes = side_by_side(trial, strands, taken_in)
-    whole, cut = nodes[0], nodes[-1]
-    together = [_cycles(trial, whole, target, sizes), 0.0 if view or taken_in else _cycles(trial, cut, target, sizes)]
+    whole, cut, then = nodes[0], nodes[-1], _at_usual_sizes(trial)
+    together = [_cycles(then, whole, target, sizes), 0.0 if view or taken_in else _cycles(then, cut, target, sizes)]
     names = [str(s) for s in strands]
     known = [c for c in (*apart, *together) if c is not None]
     if len(known) < len(apart) + len(together):
         good, reason = False, "the cost model knows nothing about them"
     else:
         before, after = sum(c for c in apart if c is not None), sum(c for c in together if c is not None)
-        crowded = taken_in and _crowds(graph, strands, consumers)
+        crowded = taken_in and _crowds(usual, strands, consumers)
         good = after < before and not crowded
         how = f"{together[1]:,.0f} of them for cutting the result apart"
         how = "parts are views" if view else "readers take their parts out" if taken_in else how

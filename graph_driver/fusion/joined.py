@@ -8,10 +8,11 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from polyc.graph_driver.fusion.reshaping import array_shape
+from polyc.graph_driver.fusion.reshaping import array_shape, matching
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Node
+from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.cache import Made, per_scop
@@ -189,8 +190,9 @@ def joined_scop(cluster: Cluster, outputs: Sequence[str] = ()) -> tuple[Scop, di
             name = m.node.inputs[position]
             name = _behind(source, name)
             if name in stored and stored[name] != array_shape(m.operator, argument):
+                seen = array_shape(m.operator, argument)
                 asked = ("reshaped", argument, stored[name])
-                scop = _JOINED.of([scop], asked, partial(reshaped, scop, argument, stored[name]))
+                scop = _JOINED.of([scop], asked, partial(_viewed, scop, argument, seen, stored[name]))
             wiring[argument] = alias[name]
         parts.append((scop, wiring))
         for array, o in zip(m.operator.outputs, m.node.writes(), strict=True):
@@ -207,6 +209,14 @@ def joined_scop(cluster: Cluster, outputs: Sequence[str] = ()) -> tuple[Scop, di
     except PolycError as error:
         labels = "+".join(m.node.kind for m in members)
         raise type(error)(f"cannot join {labels} at '{members[0].node.name}': {error}") from error
+
+
+def _viewed(scop: Scop, array: str, seen: tuple[Any, ...] | None, stored: tuple[Any, ...]) -> Scop:
+    """The Scop with an argument, which it sees in one shape, in the shape that it is stored in."""
+    if seen is None or all(isinstance(e, int) for e in (*seen, *stored)):
+        return reshaped(scop, array, stored)
+    shape = [e.expr if isinstance(e, Size) else int(e) for e in stored]
+    return reshaped(scop, array, shape, matching(seen, stored))
 
 
 def _behind(source: Mapping[str, str], name: str) -> str:

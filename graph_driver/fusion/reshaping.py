@@ -28,11 +28,11 @@ def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
     if len(operand) > len(old):
         return None
     padded = (1,) * (len(old) - len(operand)) + operand
-    matching = _blocks(old, new)
-    if matching is None:
+    found = matching(old, new)
+    if found is None:
         return None
     out: list[int] = []
-    for left, right in matching:
+    for left, right in found:
         if all(padded[k] == 1 for k in left):
             out += [1] * len(right)
         elif all(padded[k] == old[k] for k in left):
@@ -42,7 +42,7 @@ def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
     return tuple(out)
 
 
-def _blocks(old: Shape, new: Shape) -> Blocks | None:
+def matching(old: Shape, new: Shape) -> Blocks | None:
     """`polyc.poly.rewriting.reshape.blocks`; of formulas the one that divides the other is the smaller one."""
     if all(isinstance(n, int) for n in (*old, *new)):
         return blocks(old, new)

@@ -11,6 +11,7 @@ from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite
 from polyc.poly.scop import Scop, Statement
 
+Extent = int | Expr
 Blocks = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
@@ -34,24 +35,22 @@ def blocks(old: Sequence[int], new: Sequence[int]) -> Blocks | None:
     return result
 
 
-def reshaped(scop: Scop, array: str, shape: Sequence[int]) -> Scop:
-    """The same algorithm with `array` (constant sizes) declared as `shape`, its memory unchanged.
+def reshaped(scop: Scop, array: str, shape: Sequence[Extent], cuts: Blocks | None = None) -> Scop:
+    """The same algorithm with `array` declared as `shape`, its memory unchanged.
+
+    `cuts` are runs of axes of the old and of the new shape that hold equally many elements; without them they are
+    found, which needs numbers. In a run the first extents may be symbolic, the others are numbers.
 
     Raises:
-        ScopError: the array's shape is symbolic, or has another number of elements.
+        ScopError: an extent is symbolic that must be a number, or the shape has another number of elements.
     """
     declared = scop.arrays[array]
-    if not all(isinstance(e, Const) for e in declared.shape):
-        raise ScopError(f"cannot reshape '{array}': its shape is symbolic")
-    old = tuple(int(e.value) for e in declared.shape if isinstance(e, Const))
+    old = tuple(int(e.value) if isinstance(e, Const) else e for e in declared.shape)
     new = tuple(shape)
     if old == new:
         return scop
-    if prod(old) != prod(new):
-        raise ScopError(f"cannot reshape '{array}' from {list(old)} to {list(new)}")
-    cuts = blocks(old, new) if prod(old) else None
     if cuts is None:
-        cuts = [(tuple(range(len(old))), tuple(range(len(new))))]
+        cuts = _cuts(array, old, new)
 
     def index(at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(e for left, right in cuts for e in _regrouped([at[k] for k in left], [old[k] for k in left],
@@ -72,21 +71,41 @@ def reshaped(scop: Scop, array: str, shape: Sequence[int]) -> Scop:
             dynamic=tuple(replace(d, lo=rewrite(d.lo, move), hi=rewrite(d.hi, move)) for d in s.dynamic),
         )
 
-    arrays = {**scop.arrays, array: replace(declared, shape=tuple(const_int(n) for n in new))}
+    arrays = {**scop.arrays, array: replace(declared, shape=tuple(map(_expr, new)))}
     return replace(scop, arrays=arrays, statements={n: moved(s) for n, s in scop.statements.items()})
 
 
-def _regrouped(index: Sequence[Expr], old: Sequence[int], new: Sequence[int]) -> list[Expr]:
+def _cuts(array: str, old: Sequence[Extent], new: Sequence[Extent]) -> Blocks:
+    """Runs of equally many elements."""
+    before, after = ([n for n in shape if isinstance(n, int)] for shape in (old, new))
+    if len(before) < len(old) or len(after) < len(new):
+        raise ScopError(f"cannot reshape '{array}': its shape is symbolic")
+    if prod(before) != prod(after):
+        raise ScopError(f"cannot reshape '{array}' from {before} to {after}")
+    found = blocks(before, after) if prod(before) else None
+    return found if found is not None else [(tuple(range(len(old))), tuple(range(len(new))))]
+
+
+def _expr(extent: Extent) -> Expr:
+    return const_int(extent) if isinstance(extent, int) else extent
+
+
+def _regrouped(index: Sequence[Expr], old: Sequence[Extent], new: Sequence[Extent]) -> list[Expr]:
     """Subscripts of one run of axes: one number in mixed radix `old`, written in radix `new`."""
     kept = [(e, n) for e, n in zip(index, old) if n != 1]
+    below = 1
+    if any(not isinstance(n, int) for _, n in kept[1:]):
+        raise ScopError("a symbolic size behind another one, or behind a number, has no affine subscript")
     linear: Expr = const_int(0)
     for k, (e, n) in enumerate(kept):
-        linear = e if k == 0 else Binary("+", Binary("*", linear, const_int(n), i64), e, i64)
+        linear = e if k == 0 else Binary("+", Binary("*", linear, _expr(n), i64), e, i64)
     wanted = [k for k, n in enumerate(new) if n != 1]
     out: list[Expr] = [const_int(0)] * len(new)
-    below = 1
     for k in reversed(wanted):
-        e = linear if below == 1 else Binary("//", linear, const_int(below), i64)
-        out[k] = e if k == wanted[0] else Binary("%", e, const_int(new[k]), i64)
-        below *= new[k]
+        e, n = linear if below == 1 else Binary("//", linear, const_int(below), i64), new[k]
+        out[k] = e if k == wanted[0] else Binary("%", e, _expr(n), i64)
+        if k != wanted[0]:
+            if not isinstance(n, int):
+                raise ScopError("a symbolic size behind another one, or behind a number, has no affine subscript")
+            below *= n
     return out

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from tiny_models import model_of
 
 from polyc.graph_driver.backends.registry import platform_of
@@ -196,8 +196,37 @@ def test_whatever_is_joined_stays_right(monkeypatch: pytest.MonkeyPatch) -> None
     assert sum("Gemm" in label for label in labels(model)) == 1 and "Gemm+Mul+Tanh+Sub+Add" in labels(model)
 
 
-def test_siblings_of_symbolic_size_stay_apart() -> None:
-    proto = attention_inputs(1)
-    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "rows"
-    model = compile_model(proto, threads=1, dims={"rows": (1, None)})
-    assert labels(model).count("MatMul+Add") == 3
+def free(proto: onnx.ModelProto, **axes: int) -> onnx.ModelProto:
+    """The same model for all sizes of these axes of `x`."""
+    for name, axis in axes.items():
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    for t in proto.graph.initializer:
+        if t.name == "shape":
+            value = numpy_helper.to_array(t).copy()
+            value[1] = -1
+            t.CopyFrom(numpy_helper.from_array(value, t.name))
+    return proto
+
+
+def of_all_sizes(proto: onnx.ModelProto, *shapes: tuple[int, ...]) -> list[str]:
+    """What the kernels of the program for all sizes are, after a comparison at these; siblings apart give the same."""
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [d.dim_param for d in proto.graph.input[0].type.tensor_type.shape.dim if d.dim_param]
+    model = compile_model(proto, threads=1, dims=dict.fromkeys(names, (1, None)))
+    assert model.running.formulas is not None
+    for shape in shapes:
+        feeds = {"x": rng.standard_normal(shape).astype(np.float32)}
+        for found, expected in zip(model(feeds).values(), session.run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    return labels(model)
+
+
+def test_queries_keys_and_values_of_free_sizes_are_one_kernel() -> None:
+    """Any number of tokens by one program: readers take their parts through the reshape that makes the heads."""
+    kernels = of_all_sizes(free(attention(7), rows=1), (1, 1, 48), (1, 37, 48))
+    assert kernels.count("MatMul+Add") == 1 and not {"Slice", "Split"} & {*kernels}
+
+
+def test_branches_of_free_sizes() -> None:
+    kernels = of_all_sizes(free(block(concat=True, batch=3), n=0, h=2, w=3), (1, 32, 14, 14), (3, 32, 9, 13))
+    assert sum(label.startswith("Conv") for label in kernels) == 1

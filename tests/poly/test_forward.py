@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyc
-from polyc import empty, f32, grid, op
+from polyc import dims, empty, f32, grid, op
 from polyc.poly.errors import ScopError
 from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.forward import forward
@@ -17,6 +17,7 @@ from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
 from polyc.poly.rewriting.panels import stored_in_order
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.rewriting.reshape import reshaped
+from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
 from polyc.poly.verify import verify
 
@@ -73,6 +74,21 @@ def test_all_forms_compute_the_same(n: int, m: int, shift: int, window: int, wid
     for form in forms:
         verify(form)
         np.testing.assert_array_equal(execute(form, given_arrays)["z"], expected)
+
+
+def test_a_shape_with_symbolic_sizes() -> None:
+    """Rows of any number are rows before and after; only behind a number a symbol has no affine subscript."""
+    scop = together(dims("n"), 6, 0, 2)
+    rows = scop.arrays["t"].shape[0]
+    form = specialise(reshaped(scop, "t", (1, rows, 2, 3), [((), (0,)), ((0,), (1,)), ((1,), (2, 3))]), {"n": 3})
+    verify(form)
+    given_arrays = inputs_of(form, 0)
+    expected = execute(specialise(scop, {"n": 3}), given_arrays)["z"]
+    np.testing.assert_array_equal(execute(form, given_arrays)["z"], expected)
+    with pytest.raises(ScopError, match="its shape is symbolic"):
+        reshaped(scop, "t", (rows, 2, 3))
+    with pytest.raises(ScopError, match="no affine subscript"):
+        reshaped(scop, "t", (2, 3, rows), [((0, 1), (0, 1, 2))])
 
 
 def test_work_counts_operations_that_move_with_the_lane() -> None:
