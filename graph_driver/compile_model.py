@@ -74,7 +74,7 @@ def compile_model(
         fuse: join pointwise operators to their producers.
         memory_limit: bytes that the arena may take; with symbolic sizes at all of their values.
         progress: called as `progress(stage, done, total)`.
-        exact: keep the rounding of each operator's definition (no Winograd convolutions).
+        exact: keep the rounding of each operator's definition (no Winograd convolutions, no normalisation in weights).
         symbolic: what happens to the sizes that nothing binds. None: they stay symbolic where that can be; True: they
             stay symbolic, else the model, or a call, is refused; False: they are the numbers of each call. On a GPU
             all sizes are numbers.
@@ -111,7 +111,8 @@ def compile_model(
         data: what the error is measured on, for each input an array of samples (None: random operands).
         allow_downcast: compute f64 in f32 on a target without f64.
         reproducible: the same bits on every number of threads, size of batch, CPU and back end: every sum is added up
-            in the order of its operator's program (docs/reproducible.md). Implies `exact`.
+            in the order of its operator's program, and no pass rounds elsewhere for one machine's sake
+            (docs/reproducible.md).
         memory: `usual`, or `minimal`: the arena as small as it gets, whatever that costs. What a kernel has read for
             the last time is written over by what it makes, element by element (docs/memory.md). For `cpu`, and for
             sizes that are numbers.

@@ -148,8 +148,8 @@ class CompileOptions:
         limits = platform.backend.operand_limits(platform.machine)
         asked = [p for p in (types, manager.within_limits(limits) if limits else None) if p is not None]
         chosen = manager.select(
-            self.passes, self.disable, self.fast_math, self.exact or self.reproducible, precision, asked,
-            platform.backend, platform.backend.graph_passes(platform.machine),
+            self.passes, self.disable, self.fast_math, self.exact, precision, asked,
+            platform.backend, platform.backend.graph_passes(platform.machine), self.reproducible,
         )  # fmt: skip
         if self.reproducible:
             chosen = manager.with_portable_constants(chosen)

@@ -60,7 +60,10 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
         passes = quick_passes(passes)
     elif (options.tier == FAST or options.overlapping) and options.passes is None:
         passes = tuple(p for p in passes if p.name not in NOT_IN_A_HURRY)
-    return [str(r) for r in manager.run(graph, passes, platform.host)]
+    records = manager.run(graph, passes, platform.host)
+    elsewhere = manager.rounded_elsewhere(records)
+    graph.notes += [elsewhere] if elsewhere else []
+    return [str(r) for r in records]
 
 
 def formed(

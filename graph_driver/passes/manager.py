@@ -39,10 +39,6 @@ from polyc.poly.target import Target
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
 GENERAL, SPECIFIC = "general", "specific"
-NOT_IF_EXACT = (
-    "winograd", "external", "zero-blocks", "byte-images", "byte-products", "quantised-convolutions", "bf16-pairs",
-    "weight-panels",
-)  # fmt: skip
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -53,8 +49,9 @@ class Pass:
     `phase`: rewriting passes run in turns until nothing changes; placing passes, which decide where
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
     target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
-    every operator's rounding. `needs`: what a back end must be able to (`Backend.abilities`)
-    for it to have code for what the pass makes, or to gain by it; on others it does not run, because of `limit`.
+    every operator's rounding. `everywhere`: where it does not, it rounds alike on every machine. `needs`:
+    what a back end must be able to (`Backend.abilities`) for it to have code for what the pass makes, or to gain by it;
+    on others it does not run, because of `limit`.
     """
 
     name: str
@@ -67,6 +64,7 @@ class Pass:
     asked_by: str = ""
     needs: str = ""
     limit: str = ""
+    everywhere: bool = False
 
     @property
     def given(self) -> bool:
@@ -160,7 +158,7 @@ PASSES: tuple[Pass, ...] = (
          default=False, asked_by="--fast-math"),
     Pass("transforms", "chains of moves that cancel", _general(cancel_transforms)),
     Pass("affine", "normalisation and scales into the weights before them", _general(fold_affine_into_convolutions),
-         exact=False),
+         exact=False, everywhere=True),
     Pass("target-types", "f32 where the target has no f16, or no f64", _general(lambda graph: {}), PLACING, exact=False,
          default=False, asked_by="a target file"),
     Pass("precision", "f32 models computed in f16 (or --precision bf16, int8, auto)", _general(Precision(F16).apply),
@@ -221,6 +219,7 @@ def select(
     asked: Sequence[Pass] = (),
     backend: Ability | None = None,
     enabled: Sequence[str] = (GENERAL, SPECIFIC),
+    reproducible: bool = False,
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
 
@@ -230,12 +229,13 @@ def select(
         passes: names; None is the default list.
         disable: names to leave out.
         fast_math: with the default list, also rules that change rounding.
-        exact: without Winograd's convolutions and registered functions, which round elsewhere.
+        exact: without those that round elsewhere than the operators' definitions and that no other option asks for.
         precision: also the precision pass with this choice.
         asked: also these passes, which the target's own limits ask for.
         backend: what makes the code; None can do everything.
         enabled: the default list, which a target may narrow and widen: `general` passes, those `specific` to hardware,
             and others by name.
+        reproducible: as `exact`, but with what rounds alike on every machine.
 
     Raises:
         ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not
@@ -262,17 +262,31 @@ def select(
         for p in chosen:
             if backend is not None and not p.suits(backend):
                 raise ArgumentError(f"pass '{p.name}' is not for the back end {backend.name}: {p.limit}")
-            if exact and p.name in NOT_IF_EXACT:
+            if _rounds_elsewhere(p, exact, reproducible):
                 raise ArgumentError(f"pass '{p.name}' rounds elsewhere than the operator's definition: not with exact")
     if precision is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_general(precision.apply)))
     chosen += asked
-    left_out = {*disable} | set(NOT_IF_EXACT if exact else ())
-    left_out |= set() if fast_math or passes is not None or not exact else {"fast-math"}
+    left_out = {*disable} | {p.name for p in chosen if _rounds_elsewhere(p, exact, reproducible)}
+    left_out |= set() if fast_math or passes is not None or not (exact or reproducible) else {"fast-math"}
     left_out |= {p.name for p in chosen if backend is not None and not p.suits(backend)}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
+
+
+def _rounds_elsewhere(p: Pass, exact: bool, reproducible: bool) -> bool:
+    """Whether a pass rounds where it may not; what another option asks for is that option's matter."""
+    return p.default and not p.exact and (exact or (reproducible and not p.everywhere))
+
+
+def rounded_elsewhere(records: Iterable[PassRecord]) -> str:
+    """One line on the passes that did something and round elsewhere than the operators' definitions; empty for none."""
+    names = [r.name for r in records if not BY_NAME[r.name].exact and any(r.counts.values())]
+    left_out = ": --exact leaves it out" if len(names) == 1 else ": --exact leaves them out"
+    asked = all(not BY_NAME[n].default for n in names)
+    each = "pass " + names[0] + " rounds" if len(names) == 1 else "passes " + ", ".join(names) + " round"
+    return f"{each} elsewhere than the operators' definitions{'' if asked else left_out}" if names else ""
 
 
 DEFAULT = select(disable=[p.name for p in PASSES if p.specific])  # what needs no target

@@ -43,6 +43,10 @@ def test_names_and_tags() -> None:
     assert "fast-math" not in [p.name for p in select()] and "fast-math" in [p.name for p in select(fast_math=True)]
     assert [p.name for p in select(["algebra", "common"])] == ["algebra", "common"]
     assert [p.name for p in select(["parts", "views", "algebra"])] == ["algebra", "views", "parts"]
+    assert all(p.exact for p in select(exact=True))
+    assert [p.name for p in select(reproducible=True) if not p.exact] == ["affine"]
+    with pytest.raises(ArgumentError, match="'affine' rounds elsewhere.*not with exact"):
+        select(["affine"], exact=True)
     assert "common" not in [p.name for p in select(disable=["common"])]
     with pytest.raises(ArgumentError, match="no pass 'nonsense'; passes are identities"):
         select(["nonsense"])
