@@ -13,10 +13,12 @@ from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 RECURRENT = {"LSTM": 3, "GRU": 2, "RNN": 1, "DynamicQuantizeLSTM": 3}  # number of activations of a direction
 _DOMAINS = {"LSTM": "", "GRU": "", "RNN": "", "DynamicQuantizeLSTM": "com.microsoft"}
 _SHARED = (0, 4)  # positions of the inputs that both directions read: the sequence and its lengths
+_STATES = (5, 6)
 
 
 def split_directions(graph: Graph) -> dict[str, int]:
-    """Replace bidirectional layers whose other inputs are constants; how many."""
+    """Replace bidirectional layers whose weights are constants; how many. States to begin with, if they are made in a
+    run, are cut in two."""
     count, nodes = 0, []
     for node in graph.nodes:
         made = _halves(graph, node)
@@ -36,14 +38,21 @@ def _halves(graph: Graph, node: Node) -> list[Node]:
     ):
         return []
     own = [(k, name) for k, name in enumerate(node.inputs) if name and k not in _SHARED]
-    if any(graph.constant(name) is None for _, name in own) or any(not graph.tensors[o].static for o in node.writes()):
+    made_in_a_run = [(k, name) for k, name in own if graph.constant(name) is None]
+    static = all(graph.tensors[t].static for t in (*node.writes(), *(name for _, name in made_in_a_run)))
+    if not static or any(k not in _STATES for k, _ in made_in_a_run):
         return []
     results: dict[str, list[str]] = {o: [] for o in node.writes()}
-    nodes = []
+    nodes, halves = [], dict[str, list[str]]()
+    for k, name in made_in_a_run:
+        if name not in halves:
+            halves[name] = [_result(graph, name, d, 0) for d in range(2)]
+            two = {"num_outputs": 2} if graph.opsets.get("", 1) >= 18 else {}
+            nodes.append(Node(f"{node.name}.{k}.split", "Split", [name], halves[name], {"axis": 0, **two}))
     for d, direction in enumerate(("forward", "reverse")):
         inputs = list(node.inputs)
         for k, name in own:
-            inputs[k] = _half(graph, name, d)
+            inputs[k] = halves[name][d] if name in halves else _half(graph, name, d)
         outputs = []
         for k, name in enumerate(node.outputs):
             outputs.append(_result(graph, name, d, 1 if k == 0 else 0) if name else "")
