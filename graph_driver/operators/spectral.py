@@ -34,7 +34,7 @@ def dft(ctx: NodeContext) -> OperatorScop:
     if real:
         scop: Scop = scop_of(lib.make_real_inverse, x.dtype, *sizes, n)
     else:
-        scop = scop_of(lib.make_dft, x.dtype, *sizes, x.shape[-1], n, y.shape[axis], inverse)
+        scop = scop_of(lib.make_dft, x.dtype, (1, sizes[0]), *sizes[1:], x.shape[-1], n, y.shape[axis], inverse)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
 
@@ -52,7 +52,7 @@ def stft(ctx: NodeContext) -> OperatorScop:
     batch, size, parts = x.shape if len(x.shape) == 3 else (*x.shape, 1)
     _, frames, bins, _ = y.shape
     cut = scop_of(lib.make_frames, x.dtype, batch, size, parts, frames, int(step.item()), length, window is not None)
-    transform = scop_of(lib.make_dft, x.dtype, batch * frames, length, 1, parts, length, bins, False)
+    transform = scop_of(lib.make_dft, x.dtype, (batch, frames), length, 1, parts, length, bins, False)
     inputs = ["X"] if window is None else ["X", "W"]
     made = joined(
         "stft",

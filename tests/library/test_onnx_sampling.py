@@ -81,6 +81,19 @@ def test_dft(length: int | None, inverse: int) -> None:
     check("DFT", *given, opset=20, const=(1, 2), want=want, inverse=inverse)
 
 
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize(("size", "length"), [(48, 48), (90, 35), (40, 49), (64, 37)])
+def test_dft_in_stages(size: int, length: int, inverse: int) -> None:
+    """Lengths of two factors, of signals that are cut or padded; 37 has no factors."""
+    x = f32(2, size, 1, 2)
+    turned = (np.fft.ifft if inverse else np.fft.fft)(x[..., 0] + 1j * x[..., 1], length, axis=1)
+    want = [np.stack([turned.real, turned.imag], -1).astype(np.float32)]
+    check("DFT", x, np.array(length), np.array(1), opset=20, const=(1, 2), want=want, inverse=inverse)
+    half = np.fft.rfft(x[..., 0], length, axis=1)
+    want = [np.stack([half.real, half.imag], -1).astype(np.float32)]
+    check("DFT", x[..., :1], np.array(length), np.array(1), opset=20, const=(1, 2), want=want, onesided=1)
+
+
 @pytest.mark.parametrize("group", [1, 2])
 def test_convolution_of_integers_with_a_zero_point_for_each_filter(group: int) -> None:
     x = ints(0, 255, 1, 4, 5, 5, dtype=np.uint8)

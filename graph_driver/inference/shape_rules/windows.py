@@ -46,6 +46,47 @@ def quantised_conv(call: Call) -> list[Shape]:
     return conv(replace(call, inputs=[call.inputs[0], call.inputs[3]]))
 
 
+@rule("STFT")
+def frames(call: Call) -> list[Shape]:
+    """(signals, frames that fit, bins, real and imaginary part).
+
+    Raises:
+        NoRule: neither a frame length nor a window says how long frames are.
+    """
+    (signals, size), window = call.shape()[:2], call.inputs[2] if len(call.inputs) > 2 else None
+    length, step = (call.values(3) if len(call.inputs) > 3 else None), call.values(1)
+    if length is None and (window is None or window.shape is None):
+        raise NoRule("STFT without a frame length")
+    each = length[0] if length is not None else window.shape[0]  # type: ignore[union-attr, index]
+    assert step is not None
+    if not isinstance(each, int) or not isinstance(step[0], int) or step[0] < 1:
+        raise NoRule("STFT whose frame length or step is a formula")
+    call.symbols.require_at_least(size - each, 0, f"a frame of {each}")
+    bins = each // 2 + 1 if call.attrs.get("onesided", 1) else each
+    return [(signals, (size - each) // step[0] + 1, bins, 2)]
+
+
+@rule("DFT")
+def transform(call: Call) -> list[Shape]:
+    """The operand's, with as many elements along the axis as the length says (half of them and one, or twice as many
+    but two, where one side of a spectrum is meant), and a real and an imaginary part.
+
+    Raises:
+        NoRule: the length along the axis is a formula.
+    """
+    x = call.shape()
+    inverse, onesided = bool(call.attrs.get("inverse", 0)), bool(call.attrs.get("onesided", 0))
+    axes = call.values(2) if len(call.inputs) > 2 else None
+    axis = int(axes[0] if axes else call.attrs.get("axis", -2 if call.opset >= 20 else 1)) % len(x)
+    given = call.values(1) if len(call.inputs) > 1 else None
+    length = given[0] if given else x[axis]
+    if not isinstance(length, int):
+        raise NoRule("DFT along an axis of symbolic size")
+    if onesided:
+        length = (length if given else 2 * (length - 1)) if inverse else length // 2 + 1
+    return [(*x[:axis], length, *x[axis + 1 : -1], 1 if inverse and onesided else 2)]
+
+
 @rule("DeformConv")
 def deformed_conv(call: Call) -> list[Shape]:
     """As Conv: offsets and masks change nothing about shapes."""
