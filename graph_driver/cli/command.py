@@ -227,7 +227,10 @@ def _explaining(commands: Any) -> None:
     """`explain`, `why`, `certify`, `diff`, `bisect`: what a schedule is and why, what depends on what, proofs."""
     why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
     why.add_argument("what", metavar="FILE.py:OP|MODEL")
-    why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
+    why.add_argument(
+        "--verbose", action="store_true",
+        help="of a model: the decisions of every kernel too; of an operator: formulas of any length",
+    )  # fmt: skip
     why.add_argument("--measure", action="store_true", help="run it: predicted beside measured times")
     _compiling(why)
 

@@ -48,10 +48,11 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     with use.tuned(arguments.tuned):
         schedule = operator_schedule(scop, arguments.target, sizes, None, threads)
     if backend.costed(machine) is None:
-        return explain_schedule(schedule, machine, sizes, OperatorTime(None, None, 1), checks=checks)
+        times = OperatorTime(None, None, 1)
+        return explain_schedule(schedule, machine, sizes, times, checks=checks, verbose=arguments.verbose)
     here = this_machine(machine) if targets.obstacle(machine) is None else None
     times = time_of(schedule, machine, threads, arguments.measure, backend.name, checks)
-    return explain_schedule(schedule, machine, sizes, times, here, checks)
+    return explain_schedule(schedule, machine, sizes, times, here, checks, arguments.verbose)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 VERSION = 1
 MOST_LOOPS = 12
 LINE = 64  # bytes of a cache's line
-MOST_TEXT = 1_200  # characters of a case of misses that are still read
+MOST_TEXT = 1_200  # characters of a case of misses that are still read, unless somebody asks for them
 SLOWEST = 12  # kernels whose times are listed
 
 
 def explain_schedule(
     schedule: Schedule, target: object, sizes: Mapping[str, int], times: OperatorTime,
-    machine: Machine | None = None, checks: bool | None = None,
+    machine: Machine | None = None, checks: bool | None = None, verbose: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
 
@@ -36,7 +36,7 @@ def explain_schedule(
     `times` are predicted, and measured if that was asked for, with so many threads; `machine` has the figures that
     say what these get (None: those of the target's data). `checks` of accesses that are not proven: None is unless
     `POLYC_CHECK=0`. `target`: a machine, or its name; loops for a GPU share no threads, and fit no
-    caches.
+    caches. `verbose`: with formulas of any length.
     """
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
@@ -62,23 +62,24 @@ def explain_schedule(
         "shared_loops": shared,
         "loops": _loops(schedule, cpu),
         "misses": {
-            "given": _misses(schedule.original.schedule(), cpu),
-            "scheduled": _misses(schedule, cpu) if schedule.trace else [],
+            "given": _misses(schedule.original.schedule(), cpu, verbose),
+            "scheduled": _misses(schedule, cpu, verbose) if schedule.trace else [],
         },
         "accesses": _accesses(schedule.original, checks, not backend.checks_first),
     }  # fmt: skip
 
 
-def _misses(schedule: Schedule, cpu: Target | None) -> list[str]:
+def _misses(schedule: Schedule, cpu: Target | None, verbose: bool) -> list[str]:
     """Cache lines that a schedule's order fetches, as formulas in the sizes, up to those loops whose iteration L1
-    always holds; the reason where there are no more."""
+    always holds; the reason where there are no more, or how to see more of them."""
     from polyc.scheduler.questions.miss_formulas import miss_formulas
 
     found: list[str] = []
     try:
         for case in miss_formulas(schedule.scop, schedule.tree, LINE, 0 if cpu is None else cpu.l1 // LINE):
-            if len(str(case)) > MOST_TEXT:
-                return [*found, f"not shown: the cases from {case.loop} on (formulas of over {MOST_TEXT} characters)"]
+            if len(str(case)) > MOST_TEXT and not verbose:
+                from_here = "without a loop that stays" if case.loop is None else f"from {case.loop} on"
+                return [*found, f"the cases {from_here} have over {MOST_TEXT} characters: --verbose has them"]
             found.append(str(case))
     except PolycError as error:
         found.append(f"not counted: {first_line(error)}")

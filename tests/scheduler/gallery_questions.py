@@ -33,7 +33,7 @@ with sizes. For `s = matmul.scop().schedule().tile(["i", "j", "k"], [64, 32, 16]
   that a cache of 512 lines or more never meets. `polyc explain` prints those of both orders. A simulated cache that is
   a quarter larger than needed agrees within 10 %; of every cache, the lines are at most those of the case whose
   iteration fits twice and at least those of a cache of twice the size, within 10 % (products and stencils, plain, in
-  tiles and as scheduled: `tests/scheduler/test_miss_formulas.py`).
+  tiles, in skewed tiles and as scheduled: `tests/scheduler/test_miss_formulas.py`).
 * What is too hard to count, or depends on data, is an upper bound: it prints "at most ..." and has
   `exact == False` and `why`. An unbounded or data-dependent loop raises `CountingError`.
 

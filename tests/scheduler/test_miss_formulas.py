@@ -8,10 +8,13 @@ import pytest
 from test_misses import N, counted_misses, f32, lru_misses, touched_lines, transposed
 
 from examples.matmul import matmul
+from examples.polybench.jacobi_1d import jacobi_1d
 from examples.polybench.jacobi_2d import jacobi_2d
 from polyc import empty, op
 from polyc.emit import targets
+from polyc.frontend_dsl.operator import Operator
 from polyc.graph_driver.bench.operator_time import OperatorTime
+from polyc.graph_driver.explaining import explain
 from polyc.graph_driver.explaining.explain import MOST_TEXT, explain_schedule, operator_lines
 from polyc.poly.rewriting.specialise import specialise, specialise_tree
 from polyc.scheduler.questions.miss_formulas import Case
@@ -140,6 +143,27 @@ def test_a_stencil(tile: tuple[int, int] | None) -> None:
     assert check_all_caches(s, [{"N": 18}, {"N": 33}, {"N": 41}], ROOMS) > 2.0
 
 
+def skewed(operator: Operator, tsteps: int, tile: tuple[int, int]) -> Schedule:
+    """Both sweeps of a step in one loop, tiled over time and space."""
+    s = Schedule.start(operator.scop(tsteps=tsteps)).fuse("i", "i_1", shift=1)
+    return s.skew("i", "t", 2).tile(["t", "i"], list(tile))
+
+
+def test_skewed_tiles() -> None:
+    """Here the cases are exact."""
+    tiled = skewed(jacobi_1d, 4, (2, 4))
+    assert all(f.exact for case in tiled.miss_formulas(LINE) for f in case.fetched.values())
+    assert check_all_caches(tiled, [{"N": 33}, {"N": 90}], (4, 6, *ROOMS)) > 4.0
+
+
+@pytest.mark.long
+def test_skewed_tiles_of_a_plane() -> None:
+    """Inner cases are bounds where counting would be too hard: never below what a cache fetches."""
+    tiled = skewed(jacobi_2d, 4, (2, 4))
+    assert not all(f.exact for case in tiled.miss_formulas(LINE) for f in case.fetched.values())
+    assert check_all_caches(tiled, [{"N": 18}, {"N": 33}], (4, 6, *ROOMS)) > 4.0
+
+
 @pytest.mark.parametrize("room", [4, 2000])
 def test_parts_of_one_statement_are_counted_once(room: int) -> None:
     """Both filters of a loop that is cut have the same statement."""
@@ -168,3 +192,16 @@ def test_explain_has_the_formulas_of_both_orders() -> None:
         assert "that the program's own order fetches" in text and "that this schedule fetches" in text
         for kind in ("given", "scheduled"):
             assert data["misses"][kind] and all(len(line) <= MOST_TEXT for line in data["misses"][kind])
+
+
+def test_explain_shortens_nothing_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MOST_TEXT", 120)
+    target, tiled = targets.get("x86-64-v3"), Schedule.start(matmul.scop()).tile(["i", "j", "k"], [32, 64, 16])
+    for verbose in (False, True):
+        times = OperatorTime(None, None, 1)
+        found = explain_schedule(tiled, target, {}, times, verbose=verbose)["misses"]["scheduled"]
+        if verbose:
+            assert found == [str(c) for c in tiled.miss_formulas(64, always=512)]
+        else:
+            assert found[-1].endswith("have over 120 characters: --verbose has them")
+            assert all(len(line) <= 120 for line in found[:-1])
