@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.parts import mark_spared_cases
 from tests.pocl_of_new_cpus import use_known_cpu
 from tests.prepared_compilers import use_prepared_compilers
 
@@ -22,6 +23,12 @@ def pytest_addoption(parser: Any) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with many cases some run each time, and all among the long tests (`tests.parts`)."""
+    mark_spared_cases(items)
 
 
 def pytest_collection_finish() -> None:

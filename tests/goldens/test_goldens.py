@@ -20,6 +20,7 @@ from .store import DATA, SLICE, difference, read, sliced
 from .subjects import library, networks, not_fetched, polybench
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_slice_is_as_frozen(family: str, target: str) -> None:

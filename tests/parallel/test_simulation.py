@@ -74,6 +74,7 @@ def test_a_message_waits_for_the_last_rank_and_takes_cores_that_are_not_to_spare
     assert simulated_call(plan, machines, lines) == pytest.approx(alone + (0.5 if message.begun and not spare else 0.0))
 
 
+@pytest.mark.long
 def test_the_simulation_has_the_messages_bytes_and_carriers_of_real_ranks() -> None:
     for said in launch(2, "simulated", "mlp", "block", "images:1"):
         for name, found in said["found"].items():
