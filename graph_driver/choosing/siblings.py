@@ -31,7 +31,6 @@ from polyc.scheduler.cost.model import Level, at_level, nominal, predict
 from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.cost.work import work_of
 
-GAIN = 0.99
 MOST_AFTER = 24  # pointwise nodes that siblings go on with
 ALONE = frozenset(
     ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Softplus", "Softsign", "Tanh",
