@@ -200,7 +200,9 @@ class _Walk:
             elif value.dtype == i64:
                 value = add(value, _product(step, count))
             elif count != const_int(0):
-                value = Binary("+", value, Binary("*", step, cast(count, step.dtype), step.dtype), value.dtype)
+                added = Binary("*", step, cast(count, step.dtype), step.dtype)
+                zero = isinstance(value, Const) and value.value == 0  # (the sign of a zero is all that it could decide)
+                value = added if zero else Binary("+", value, added, value.dtype)
         return value
 
     def _all(self, item: Loop | Record) -> dict[Const, Expr]:

@@ -13,6 +13,7 @@ from math import gcd
 from polyc.emit.llvm import columns, lane_indices
 from polyc.emit.llvm.arith import Arithmetic
 from polyc.emit.llvm.code import FunctionText
+from polyc.emit.llvm.counted_lanes import CountedLanes
 from polyc.emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
 from polyc.emit.loop_ir.linear import linear
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
@@ -63,6 +64,7 @@ class Expressions:
         self.env: dict[str, Value] = {}
         self.storage: dict[str, Storage] = {}
         self.ranges = Ranges()
+        self.counted: CountedLanes | None = None  # of the loop around
         self._loaded: dict[tuple[object, ...], Value] = {}
         self._active: Value | None = None  # lanes whose loads are wanted, inside a vector Select
 
@@ -104,7 +106,9 @@ class Expressions:
         if isinstance(e, Select):
             return self._select(e)
         if isinstance(e, Cast):
-            few = lane_indices.narrow(e.a, self.expr, self.arith, self.ranges) if e.dtype.is_float else None
+            few = None
+            if e.dtype.is_float:
+                few = lane_indices.narrow(e.a, self.expr, self.arith, self.ranges, self.counted)
             return self.arith.cast(few or self.expr(e.a), e.dtype)
         if isinstance(e, Unary):
             return self.arith.unary(e.op, self.expr(e.a))

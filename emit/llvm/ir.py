@@ -17,6 +17,7 @@ from dataclasses import field
 
 from polyc.emit.llvm import columns, interleaved
 from polyc.emit.llvm.code import FunctionText, ModuleText
+from polyc.emit.llvm.counted_lanes import CountedLanes
 from polyc.emit.llvm.debug import LineTable
 from polyc.emit.llvm.effort import FEW, few_passes, on_diagonals
 from polyc.emit.llvm.expr import Expressions, Storage
@@ -49,6 +50,7 @@ from polyc.poly.target import MASKED_STORES, Target
 STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
 LOOP_STACK = 262144  # both, in the function of a parallel loop: its arrays cannot be arguments (emit.passes.workspace)
+LOOP_ALIGN = 64  # bytes: a loop of a few instructions across two lines of code takes up to twice as long (Zen 3)
 
 Entry = Callable[[ModuleText, Function, str], None]
 
@@ -351,7 +353,9 @@ class Writer:
     def _loop(self, s: For, lo: Value, hi: Value) -> None:
         f = self.f
         head, body, done = f.fresh(f"{s.var}.head"), f.fresh(f"{s.var}.body"), f.fresh(f"{s.var}.end")
-        before = f.block
+        before, enter = f.block, len(f.lines)
+        around, counted = self.x.counted, CountedLanes(f, s, lo, self.x.env)
+        self.x.counted = counted
         f.jump(head)
         f.label(head)
         var, step = "%" + f.fresh(s.var), "%" + f.fresh(f"{s.var}.next")
@@ -375,21 +379,28 @@ class Writer:
             else:
                 self.x.env[s.var] = outer
         f.do(f"{step} = add nsw i64 {var}, {s.step}")
-        f.lines[slot] = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]{f.suffix}"
+        counted.advance()
+        phi = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]{f.suffix}"
+        f.lines[slot] = "\n".join([phi, *counted.phis(before, f.block, f.suffix)])
+        f.lines[enter] = "\n".join([*counted.before, f.lines[enter]])
+        self.x.counted = around
         f.jump(head, self.loop_metadata(s))
         f.label(done)
 
     def loop_metadata(self, s: For) -> str:
-        """Loops with explicit vectors are left as they are; others LLVM may improve. It shall not make vectors of
-        elements that lie apart: it takes their gathers for cheaper than they are."""
+        """Loops with explicit vectors are left as they are, the innermost at the start of a line of code; others LLVM
+        may improve. It shall not make vectors of elements that lie apart: it takes their gathers for cheaper than they
+        are."""
         vectors = has_vectors(s.body)
         if not vectors and not on_diagonals(s):
             return ""
         no_vectors = self.module.shared_metadata('!"llvm.loop.vectorize.enable", i1 false')
         if not vectors:
             return f", !llvm.loop {self.module.add_metadata(f'SELF, {no_vectors}', distinct=True)}"
-        no_unroll = self.module.shared_metadata('!"llvm.loop.unroll.disable"')
-        return f", !llvm.loop {self.module.add_metadata(f'SELF, {no_vectors}, {no_unroll}', distinct=True)}"
+        wanted = [no_vectors, self.module.shared_metadata('!"llvm.loop.unroll.disable"')]
+        if not any(isinstance(n, For) for n in walk(s.body)):
+            wanted.append(self.module.shared_metadata(f'!"llvm.loop.align", i32 {LOOP_ALIGN}'))
+        return f", !llvm.loop {self.module.add_metadata(', '.join(['SELF', *wanted]), distinct=True)}"
 
     # ---- parallel loops ----
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polyc.emit.llvm.arith import Arithmetic
+from polyc.emit.llvm.counted_lanes import CountedLanes
 from polyc.emit.llvm.types import Value
 from polyc.emit.loop_ir.linear import linear, rebuild
 from polyc.emit.loop_ir.loops import Broadcast, Ramp, VLoad
@@ -17,8 +18,11 @@ LONGEST = 16
 """Nodes of a subscript that is computed lane by lane."""
 
 
-def narrow(e: Expr, whole: Callable[[Expr], Value], arith: Arithmetic, ranges: Ranges) -> Value | None:
-    """A vector of i64 as one of i32; None where values may need more bits. `whole`: an expression as it stands.
+def narrow(
+    e: Expr, whole: Callable[[Expr], Value], arith: Arithmetic, ranges: Ranges, counted: CountedLanes | None = None
+) -> Value | None:
+    """A vector of i64 as one of i32; None where values may need more bits. `whole`: an expression as it stands;
+    `counted`: the loop around, if it may keep vectors.
 
     Twice as many lanes fill a register; AVX2 converts no vector of i64 to floats, and gathers half as many elements by
     such subscripts."""
@@ -26,6 +30,9 @@ def narrow(e: Expr, whole: Callable[[Expr], Value], arith: Arithmetic, ranges: R
     if e.dtype != i64 or e.lanes == 1 or low is None or high is None or low < -(1 << 31) or high >= 1 << 31:
         return None
     if isinstance(e, Ramp):
+        kept = None if counted is None else counted.ramp(e)
+        if kept is not None:
+            return kept
         base = arith.broadcast(arith.cast(whole(e.base), i32), e.count)
         steps = ", ".join(f"i32 {k * e.stride}" for k in range(e.count))
         return arith.same(f"add {base.typed}, <{steps}>", base)
@@ -33,10 +40,10 @@ def narrow(e: Expr, whole: Callable[[Expr], Value], arith: Arithmetic, ranges: R
         return arith.broadcast(arith.cast(whole(e.a), i32), e.count)
     if isinstance(e, Binary) and e.op in ("+", "-", "*", "//", "%"):
         divisor = _divisor(e)
-        a = narrow(e.a, whole, arith, ranges)
+        a = narrow(e.a, whole, arith, ranges, counted)
         if a is not None and divisor is not None:
             return arith.divide_by_constant(e.op, a, divisor)
-        b = narrow(e.b, whole, arith, ranges) if e.op not in ("//", "%") else None
+        b = narrow(e.b, whole, arith, ranges, counted) if e.op not in ("//", "%") else None
         if a is not None and b is not None:
             return arith.binary(e.op, a, b, i32)
     return arith.cast(whole(e), i32)
