@@ -69,7 +69,16 @@ def by_numbers_under_conditions(a: inout(f32[N]), b: f32[N], where: i32[N]):
             a[i] = b[where[i]] if b[i] > 0.0 else b[i]
 
 
-CASES = (by_numbers, by_numbers_under_conditions, counted, counted_far, counted_in_rows, halves, thirds, quarters_of_rows)
+CASES = (
+    by_numbers,
+    by_numbers_under_conditions,
+    counted,
+    counted_far,
+    counted_in_rows,
+    halves,
+    thirds,
+    quarters_of_rows,
+)
 
 
 @pytest.mark.parametrize("backend", back_ends.ALL)
