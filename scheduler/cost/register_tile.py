@@ -18,6 +18,9 @@ from polyc.scheduler.cost.ties import TIE
 FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
 LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
+GATHER_CYCLES = 1.0
+"""Of the FMA units for each vector of columns that lie further apart: its shuffles go through the same ports
+(measured: Zen 3, tiles of 2 to 12 rows and 1 to 3 vectors of columns 2 and 3 apart: 1.0 to 2.8)."""
 L2_BYTES_PER_CYCLE = 16  # sustained beside the arithmetic (measured); nominal are 32 or 64
 AVX2_BYTES = 32  # of a vector
 L2_BYTES_OF_AVX2 = 24  # the same with vectors of 32 bytes (measured: Zen 3, tiles of 3 x 3 and 2 x 4 vectors)
@@ -117,6 +120,12 @@ def _share(
     )
     useful = (height if rows is None else rows) * (vectors if columns is None else columns / lanes)
     return useful / target.fma_units / cycles
+
+
+def gathered_share(tile: RegisterTile, depth: int, apart: int, target: Target) -> float:
+    """What gathering columns that lie `apart` leaves of a tile's speed."""
+    cycles = step_cycles(tile.rows, tile.vectors, target, depth, apart)
+    return cycles / (cycles + GATHER_CYCLES * tile.vectors * (apart - 1))
 
 
 def tile_fits(rows: int, vectors: int, target: Target) -> bool:

@@ -36,7 +36,7 @@ from polyc.scheduler.cost.panels import (
     scatter_share,
     scattered,
 )
-from polyc.scheduler.cost.register_tile import RegisterTile, choose
+from polyc.scheduler.cost.register_tile import RegisterTile, choose, gathered_share
 from polyc.scheduler.cost.ties import above
 from polyc.scheduler.recognition.contraction import (
     Contraction,
@@ -168,6 +168,8 @@ def _score(
         share = copied_share(extent(c.update, columns), lanes, target)
         if above(tall.efficiency * share, score):
             tile, score, pack_rows = tall, tall.efficiency * share, True
+    if step > 1:
+        score *= gathered_share(tile, depth, step, target)
     free = panel.load.array in asked.constants
     reuse = prod(extent(c.update, name) or PACK_MIN_REUSE for name in other.own)
     plain = plain_dimension(panel.load, columns) is not None
