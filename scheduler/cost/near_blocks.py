@@ -35,9 +35,19 @@ def saved(handed: int, target: Target) -> float:
     return handed * (1 / machine.read["l3"] + 1 / machine.write["l3"])
 
 
+def read_again(size: float, target: Target) -> float:
+    """Cycles of reading so many bytes from L3, one after another."""
+    return size / nominal(target).read["l3"]
+
+
+def read_in_pieces(size: float) -> float:
+    """The same where they are pieces of rows."""
+    return size * PIECES
+
+
 def saved_pieces(handed: int, target: Target) -> float:
     """Cycles that blocks save where what is handed on is read in pieces."""
-    return handed * (PIECES + 1 / nominal(target).write["l3"])
+    return read_in_pieces(handed) + handed / nominal(target).write["l3"]
 
 
 def recomputed(again: int, target: Target) -> float:
@@ -48,7 +58,7 @@ def recomputed(again: int, target: Target) -> float:
 
 def lost(blocks: int, again: int, target: Target) -> float:
     """Cycles that reading operands again for each block takes; half of L2 holds them without."""
-    return 0.0 if again <= target.l2 // 2 else (blocks - 1) * again / nominal(target).read["l3"]
+    return 0.0 if again <= target.l2 // 2 else read_again((blocks - 1) * again, target)
 
 
 def saves(handed: int, blocks: int, again: int, target: Target) -> bool:

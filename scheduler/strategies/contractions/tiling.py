@@ -170,11 +170,11 @@ class Tiling:
 
     def images_around(self, images: Sequence[str]) -> int:
         """How many of the other loops of the operand that is swept for each tile of the other one go outside of these
-        sweeps. It comes from beyond L2 each time if that is much; else the other operand comes again for each of their
-        iterations."""
+        sweeps. It comes from beyond L2 each time if that is much, in pieces of rows; else the other operand comes again
+        for each of their iterations, as it lies."""
         if not images:
             return 0
-        from polyc.scheduler.cost.near_blocks import near_bytes
+        from polyc.scheduler.cost.near_blocks import near_bytes, read_again, read_in_pieces
 
         plan, update = self.plan, self.group.contraction.update
         alone = set(plan.panel.own) == {plan.columns}
@@ -191,7 +191,8 @@ class Tiling:
             if alone and k == len(images):  # blocks of rows see to that
                 again, times = 1, times * -(-swept // times // (self.target.l2 // 2))
             stays = other + swept // times <= near_bytes(self.target)
-            far = swept * again + (other if stays else times * other)
+            far = read_again(other if stays else times * other, self.target)
+            far += read_in_pieces(swept * again) if alone or not plan.pack else read_again(swept * again, self.target)
             if far < least * FAR_GAIN:
                 best, least = k, far
         return best
