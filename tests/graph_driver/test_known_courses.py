@@ -86,3 +86,22 @@ def test_a_condition_that_reads_data_has_no_known_trips() -> None:
     loop = next(n for n in recurrent(STEPS).graph.node if n.op_type == "Loop")
     known = {"first": np.array(True), "start": np.array(0)}  # not the number of steps
     assert known_courses.trips(loop, "loop", known.get, {"": 18}) is None
+
+
+@pytest.mark.parametrize("condition", ["Identity(going)", "Constant <value = bool {1}> ()"])
+def test_a_limit_says_how_often_where_the_condition_does_not(condition: str) -> None:
+    loop = next(n for n in recurrent(STEPS, condition).graph.node if n.op_type == "Loop")
+    loop.input[0] = "limit"
+    known = {"first": np.array(True), "limit": np.array(1 << 40)}
+    assert known_courses.trips(loop, "loop", known.get, {"": 18}) == 1 << 40
+
+
+def test_a_state_whose_name_means_something_else_inside_stays() -> None:
+    loop = next(n for n in recurrent(STEPS).graph.node if n.op_type == "Loop")
+    body = next(a.g for a in loop.attribute if a.name == "body")
+    element = next(n for n in body.node if n.op_type == "Gather")
+    reader = next(n for n in body.node if "element" in n.input)
+    element.output[0] = "w"
+    reader.input[list(reader.input).index("element")] = "w"
+    _, same = known_courses.without_kept_states(loop, "loop")
+    assert same == {"count": "steps"}

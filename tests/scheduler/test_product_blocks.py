@@ -111,7 +111,7 @@ def test_what_is_built_in_blocks_runs_in_blocks(shape: tuple[tuple[int, int], tu
     """Who chooses the operator and who schedules it go by one rule."""
     channels, size = shape
     machine = targets.get(target)
-    rows = rows_of_block(Shape(1, channels, size, (1, 1)), 4, machine)
+    rows = rows_of_block(Shape(1, channels, size, (1, 1), 1), 4, machine)
     schedule = automatic(Image(1, channels, size).operator(4, rows or 1).scop(), machine)
     assert one_nest(schedule) == (rows is not None), decisions(schedule)
 
