@@ -210,7 +210,8 @@ class Walker:
             return
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if not domain and proto.op_type == "Loop" and len(proto.input) >= 2:
-            proto, same = known_courses.without_kept_states(proto, what)
+            tensors = self.graph.tensors
+            proto, same = known_courses.without_kept_states(proto, what, lambda n: tensors[n].dtype is not None)
             for output, state in same.items():
                 self.visit(onnx.NodeProto(op_type="Identity", input=[state], output=[output]), depth)
             captures = subgraphs.captured(proto)

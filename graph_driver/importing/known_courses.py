@@ -19,9 +19,11 @@ MAX_COUNTING = 32  # nodes of a body that decide how often it runs
 Known = Callable[[str], np.ndarray | None]
 
 
-def without_kept_states(node: onnx.NodeProto, what: str) -> tuple[onnx.NodeProto, dict[str, str]]:
-    """The `Loop` without states that its body hands on as they are, and what its outputs for those are: what they
-    start as, which the body reads by an `Identity`.
+def without_kept_states(
+    node: onnx.NodeProto, what: str, is_tensor: Callable[[str], bool]
+) -> tuple[onnx.NodeProto, dict[str, str]]:
+    """The `Loop` without tensors (no sequences) that its body hands on as they are, and what its outputs for those are:
+    what they start as, which the body reads by an `Identity`.
 
     Raises `ModelError`: the body does not fit the node.
     """
@@ -34,7 +36,10 @@ def without_kept_states(node: onnx.NodeProto, what: str) -> tuple[onnx.NodeProto
     kept = [
         k
         for k, state in enumerate(states)
-        if state and state not in inside and _origin(body.output[1 + k].name, copies) == body.input[2 + k].name
+        if state
+        and state not in inside
+        and is_tensor(state)
+        and _origin(body.output[1 + k].name, copies) == body.input[2 + k].name
     ]
     outputs = {node.output[k]: states[k] for k in kept if k < len(node.output) and node.output[k]}
     if not kept:

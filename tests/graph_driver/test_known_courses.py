@@ -66,9 +66,10 @@ def test_a_loop_that_counts_in_its_condition(steps: int, quick: int, monkeypatch
 
 def test_states_that_stay_leave_the_loop() -> None:
     loop = next(n for n in recurrent(STEPS).graph.node if n.op_type == "Loop")
-    short, same = known_courses.without_kept_states(loop, "loop")
+    short, same = known_courses.without_kept_states(loop, "loop", lambda _: True)
     assert list(short.input) == ["", "first", "start", "zero"] and list(short.output) == ["n", "last", "rows"]
     assert same == {"same": "w", "count": "steps"}
+    assert known_courses.without_kept_states(loop, "loop", lambda name: name != "w")[1] == {"count": "steps"}
 
 
 @pytest.mark.parametrize(
@@ -103,5 +104,5 @@ def test_a_state_whose_name_means_something_else_inside_stays() -> None:
     reader = next(n for n in body.node if "element" in n.input)
     element.output[0] = "w"
     reader.input[list(reader.input).index("element")] = "w"
-    _, same = known_courses.without_kept_states(loop, "loop")
+    _, same = known_courses.without_kept_states(loop, "loop", lambda _: True)
     assert same == {"count": "steps"}
