@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-ALL = 6  # cases of a test that run each time
+ALL = 4  # cases of a test that run each time
 EVERY = 4  # of those beyond
 
 
