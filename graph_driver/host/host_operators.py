@@ -178,10 +178,24 @@ class Pad(OpRun):
         return (np.pad(x[tuple(left)], widths, constant_values=given),)
 
 
+class ZipMap(OpRun):
+    """Rows as dicts from labels to numbers: what ONNX Runtime gives. (onnx.reference has none.)"""
+
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x: np.ndarray, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> tuple[Any]:
+        labels = list(classlabels_int64s or classlabels_strings or ())
+        rows = x.reshape(-1, x.shape[-1])
+        if len(labels) != rows.shape[1]:
+            raise ValueError(f"{len(labels)} labels for {rows.shape[1]} columns")
+        return ([dict(zip(labels, row, strict=True)) for row in rows.tolist()],)
+
+
 def replacements(opsets: Mapping[str, int]) -> list[type[OpRun]]:
     """What to run instead of onnx.reference's own operators in these operator sets."""
     version = opsets.get("", 19)
     found = [GatherElements, GlobalMaxPool, Loop, MaxPool, Pad, QuantizeLinear]
+    found += [ZipMap] if "ai.onnx.ml" in opsets else []
     found += [Scan] if version >= 9 else []
     found += [DequantizeLinear] if version < 19 else []
     found += [RoiAlign] if version < 16 else []

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from polyc.graph_driver.graph import subgraphs
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_DEPTH, MAX_NODES, check_shape
 from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
@@ -29,7 +30,8 @@ from polyc.graph_driver.importing.functions import has_loops
 from polyc.graph_driver.importing.own_loops import is_loops, loops_node
 from polyc.graph_driver.importing.reading import read, readable
 from polyc.graph_driver.importing.sequences import Sequences
-from polyc.graph_driver.inference import contrib
+from polyc.graph_driver.importing.texts import make_texts
+from polyc.graph_driver.inference import classical, contrib
 from polyc.graph_driver.inference.concrete import check_attribute_types, check_form, infer, type_proto
 from polyc.graph_driver.inference.symbolic import infer_symbolic, is_symbolic, sizes_decided
 from polyc.graph_driver.verifying.verify import known_by_import, verify
@@ -132,6 +134,7 @@ class Walker:
             each = ", ".join(f"{n} {kind}" for kind, n in sorted(self.defined.items()))
             self.graph.notes.append(f"replaced by their definition: {each}")
         self.graph.notes += binder.notes
+        make_texts(self.graph)
         verify(self.graph)
         return self.graph
 
@@ -218,6 +221,8 @@ class Walker:
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
         if contrib.contributed(proto) and self._contributed(proto, what, depth):
+            return
+        if domain == classical.DOMAIN and depth < MAX_DEPTH and self._classical(proto, what, depth):
             return
         if not domain and self._without_sequences(proto, what, depth):
             return
@@ -307,6 +312,24 @@ class Walker:
             part = contrib.definition(
                 proto, attributes(proto, what), self.graph.tensors, opset, self.graph.fresh, what, self.declared
             )
+        if part is None:
+            return False
+        self._body(part, depth)
+        self.defined[proto.op_type] = self.defined.get(proto.op_type, 0) + 1
+        return True
+
+    def _classical(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put ordinary nodes in the place of an operator of `ai.onnx.ml`."""
+        # A model of nothing else need not import ONNX's own operators.
+        self.graph.opsets = opsets = {"": onnx.defs.onnx_opset_version(), **self.graph.opsets}
+        try:
+            with sizes_decided(self.graph.symbols, what):
+                part = classical.definition(
+                    proto, attributes(proto, what), self.graph.tensors, opsets, self.graph.fresh, what
+                )
+        except Unsupported as reason:
+            self.graph.notes.append(f"{what} is kept as it is: {reason}")
+            return False
         if part is None:
             return False
         self._body(part, depth)
@@ -437,6 +460,7 @@ class Walker:
             walker.visit(onnx.NodeProto(op_type="Identity", input=[o.name], output=[result]), 0)
         walker.graph.outputs += results
         self.visited = walker.visited
+        make_texts(walker.graph)
         verify(walker.graph)
         return walker.graph
 

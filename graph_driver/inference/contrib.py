@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.inference import contrib_attention, contrib_language, contrib_narrow, contrib_quantised
+from polyc.graph_driver.inference.classical import trees
 from polyc.graph_driver.inference.contrib_body import Body, Definition
 from polyc.poly.errors import ModelError
 from polyc.poly.words import between, counted
@@ -161,6 +162,7 @@ _FORMS = {
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
     "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "PutRows": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
+    trees.TREE_SCORES: (7, 7, 1),
     **contrib_quantised.FORMS,
 }  # fmt: skip
 
@@ -231,4 +233,5 @@ _INFERENCE: dict[str, Inference] = {
     "GatherBlockQuantized": contrib_narrow.gathered,
     "AppendToCache": contrib_attention.appended,
     "PutRows": contrib_attention.put,
+    trees.TREE_SCORES: trees.tree_scores,
 }

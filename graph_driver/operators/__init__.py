@@ -14,7 +14,7 @@ from polyc.graph_driver.operators.registry import accepts
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
     "indexing", "resize", "recurrent", "quantization", "einsum", "sampling",
-    "spectral", "sorting", "winograd", "pairs", "sparse", "byte_images", "narrow", "loops",
+    "spectral", "sorting", "winograd", "pairs", "sparse", "byte_images", "narrow", "loops", "trees",
 )  # fmt: skip
 
 __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "accepts", "lookup", "supported"]

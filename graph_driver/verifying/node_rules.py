@@ -99,6 +99,8 @@ def _equal(a: Any, b: Any) -> bool:
         return a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         same = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and (a.dtype, a.shape) == (b.dtype, b.shape)
+        if same and a.dtype == object:  # strings
+            return bool(a.tolist() == b.tolist())
         return same and a.tobytes() == b.tobytes()
     return type(a) is type(b) and (bool(a == b) or a != a)
 

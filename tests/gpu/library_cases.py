@@ -25,6 +25,7 @@ from polyc.frontend_dsl.library import (
     sorting,
     spectral,
     transposed,
+    trees,
     winograd,
 )
 from polyc.frontend_dsl.library.recurrent import Form
@@ -133,6 +134,10 @@ CASES: dict[str, Maker] = {
     "trilu": lambda a, b, c: movement.make_trilu(f32, a, b, c, 1, True),
     "eye": lambda a, b, c: movement.make_eye(i32, b, c, 1),
     "col2im": lambda a, b, c: movement.make_col2im(f32, 2, (b, c), (2, 2), (b, half(c)), (1, 2), (1, 2), (1, 1)),
+    "trees": lambda a, b, c: trees.make_tree_scores(f32, f32, a * b, c, trees.Ensemble(b * c, 2, a, 2)),
+    "trees_viewed": lambda a, b, c: trees.make_tree_scores(
+        f32, f32, b, a, trees.Ensemble(c * c, 1, b, 1, "MAX", trees.VIEWS)
+    ),
     "gather": lambda a, b, c: indexing.make_gather(f32, i64, a, b, c, 7),
     "gather_elements": lambda a, b, c: indexing.make_gather_elements(f32, i64, (b, c), (b, a), 1),
     "gather_nd": lambda a, b, c: indexing.make_gather_nd(f32, i64, 2, (a, b), c, 7),

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import differential
+import numpy as np
 import pytest
 import simt
 from programs import ALL, arguments
 
 from examples import polybench
+from polyc import dims, f32, i32, inout, op
 from polyc.emit.loop_ir.loops import Alloc
 from polyc.poly.expr import const_int
 from polyc.scheduler.strategies.auto import automatic
 from tests.parts import in_part
+
+N, T = dims("N T")
+
+
+@op
+def sweeps(A: inout(f32[N]), B: inout(f32[N]), D: i32[T]):  # type: ignore[valid-type]
+    """As many steps in time as data say: every loop around those along the array carries something."""
+    for t in range(T):
+        for _ in range(D[t]):  # type: ignore[index]
+            for j in range(1, N - 1):
+                B[j] = A[j - 1] + A[j + 1]  # type: ignore[index]
+            for j in range(1, N - 1):
+                A[j] = B[j] * 0.5  # type: ignore[index]
+
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9), (10, 72, 20)]  # they divide nothing; rows of whole 16 bytes
 EACH = [(name, size) for name in ALL for size in range(len(SIZES))]
@@ -57,6 +73,15 @@ def test_a_row_reduction_is_one_kernel_with_a_block_for_each_row() -> None:
 def test_serial_loops_stay_on_the_host() -> None:
     schedule = automatic(ALL["jacobi"][0].scop(), simt.TARGET)
     assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_loops_that_depend_on_data_are_not_left_to_the_host(count: int) -> None:
+    rng = np.random.default_rng(count)
+    args = [rng.random(40, np.float32), np.zeros(40, np.float32), rng.integers(0, 4, count).astype(np.int32)]
+    schedule = automatic(sweeps.scop(), simt.TARGET)
+    assert "the bounds of loop it depend on data" in "\n".join(schedule.notes)
+    assert simt.agree(schedule, args, differential.oracle(sweeps, args), 1e-6) == ""
 
 
 def test_a_transpose_goes_through_shared_memory() -> None:

@@ -32,6 +32,7 @@ from polyc.frontend_dsl.library import (
     sorting,
     spectral,
     transposed,
+    trees,
 )
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32, f64, i8, i32, i64, u8
@@ -136,6 +137,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "wrap": lambda: movement.make_pad_by(f32, (3, 4), (2, 0), (1, 5), "wrap"),
     "tile": lambda: movement.make_tile(f32, (2, 3), (2, 3)),
     "trilu": lambda: movement.make_trilu(f32, 2, 3, 4, 1, True),
+    "trees": lambda: trees.make_tree_scores(f32, f64, 19, 3, trees.Ensemble(9, 2, 3, 2)),
+    "trees_viewed": lambda: trees.make_tree_scores(f64, f32, 5, 3, trees.Ensemble(9, 1, 18, 1, "MIN", trees.VIEWS[:2])),
     "gather": lambda: indexing.make_gather(f32, i64, 2, 3, 4, 5),
     "gather_elements": lambda: indexing.make_gather_elements(f32, i64, (2, 3), (2, 2), 1),
     "gather_nd": lambda: indexing.make_gather_nd(f32, i64, 1, (2, 3), 4, 5),

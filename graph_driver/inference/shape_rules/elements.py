@@ -122,6 +122,12 @@ def append_to_cache(call: Call) -> list[Shape]:
     return [(batch, groups, held + call.shape(1)[1] * int(call.attrs.get("grows", 0)), inner)]
 
 
+@rule("TreeScores")
+def tree_scores(call: Call) -> list[Shape]:
+    """For each row what the groups of trees have."""
+    return [(call.shape()[0], int(call.attrs["groups"]) * call.shape(6)[1])]
+
+
 @rule("PutRows")
 def put_rows(call: Call) -> list[Shape]:
     """The first operand's, which has room for the rows."""

@@ -35,7 +35,10 @@ def bind_nests(plan: GpuPlan) -> None:
 
 
 def bind_nest(plan: GpuPlan, loop: str) -> None:
-    """Bind the loops of the nest that begins with `loop`; where none can be, those inside it."""
+    """Bind the loops of the nest that begins with `loop`; where none can be, those inside it.
+
+    No loop is bound inside one whose bounds depend on data: the host cannot run that, and threads cannot meet in it.
+    """
     members, body = plan.nest(loop)
     ended = next((k for k, m in enumerate(members) if is_endless(plan.scop, m)), len(members))
     free = [m for m in members[:ended] if plan.parallel(m) and not is_dynamic(plan.scop, m)]
@@ -46,6 +49,16 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
         inner = first_loops(body)
         if not inner and not bind_reduction(plan, members, body):
             plan.decline(f"nest {loop}", "one thread", "every loop carries a dependence")
+        around = next((m for m in members if is_dynamic(plan.scop, m)), None)
+        if inner and around is not None:
+            plan.decline(
+                f"nest {loop}",
+                "one thread",
+                f"the bounds of loop {around.name} depend on data, and no loop around it is free",
+            )
+            return
+        if inner:
+            _one_block(plan, members)
         for name in inner:
             bind_nest(plan, name)
         return
@@ -53,7 +66,10 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
         if bind_rows(plan, members, body) or bind_scan(plan, members, body):
             return
     for chosen in (free, _leading(members, free)):
-        steps = _steps(plan, members, chosen)
+        first = members.index(chosen[0]) if chosen == _leading(members, free) else 0
+        if any(is_dynamic(plan.scop, m) for m in members[:first]):
+            first = 0
+        steps = _steps(plan, members, chosen, first)
         if plan.attempt(f"nest {loop}", _said(steps), as_one(steps)):
             if is_flat(body):
                 stage_transposed(plan, chosen)
@@ -118,11 +134,17 @@ def _leading(members: Sequence[Member], free: Sequence[Member]) -> list[Member]:
     return out
 
 
-def _steps(plan: GpuPlan, members: Sequence[Member], free: Sequence[Member]) -> list[Step]:
-    """Cut up to three loops in blocks and threads, move them outside, bind them."""
+def _one_block(plan: GpuPlan, members: Sequence[Member]) -> None:
+    """Bind a loop of one iteration to blocks where a loop inside it depends on data: then all is one launch."""
+    once = next((m.name for m in members if plan.extent(m) == 1), None)
+    if once is not None and any(plan.scop.statements[n].dynamic for n in members[0].schedule):
+        plan.attempt(f"nest {members[0].name}", f"bind {once} to block.x", lambda s: s.bind(once, "block.x"))
+
+
+def _steps(plan: GpuPlan, members: Sequence[Member], free: Sequence[Member], start: int) -> list[Step]:
+    """Cut up to three loops in blocks and threads, move them outside (to the place of member `start`), bind them."""
     x = contiguous(plan, free)
     others = [m for m in free if m is not x][::-1][:2]
-    start = members.index(free[0]) if free == _leading(members, free) else 0
     threads = _threads(plan, x, others)
     cuts: list[Step] = []
     blocks: list[tuple[str, GpuAxis]] = []

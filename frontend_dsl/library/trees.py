@@ -1,0 +1,132 @@
+"""Ensembles of decision trees as tables: walks of a fixed number of steps, without branches.
+
+Place `p` of the tables has a test `x[feature[p]] <= high[p]`, which is false for NaN, and where the two children are:
+`child[p]` where it fails, `child[p] + 1` where it holds. A leaf is its own child, and fails its test since its `high`
+is NaN, so a walk may take more steps than its tree is deep. Place `t` is the root of tree `t`.
+
+Sixteen rows walk through one tree side by side, then through the next one: while one row waits for memory the others
+go on, and a tree stays in the cache for all of them. The rows that are left walk through sixteen trees side by side.
+"""
+
+# The annotations are the DSL's array types, which mypy reads as its own.
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type, return-value"
+
+from typing import Any
+
+from polyc.frontend_dsl import empty, grid, isnan, max, min, op, unroll
+from polyc.poly.dtypes import DType, i32, u32
+from polyc.poly.records import dataclass
+
+LANES = 16  # walks side by side
+INFINITY = float("inf")
+VIEWS = ("plain", "missing", "negative", "negative_missing")
+STARTS = {"SUM": 0.0, "MIN": INFINITY, "MAX": -INFINITY}
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """`groups` of `trees` trees each, in `places`; each leaf has `width` weights, which `aggregate` (one of `STARTS`)
+    brings together over the trees of a group.
+
+    `views` are the columns that tests read, one after the other, for all features each: the features as they are
+    (`plain`), with `-inf` in the place of NaN (`missing`), and with the opposite sign (`negative`, and
+    `negative_missing`, where NaN is `-inf` again).
+    """
+
+    places: int
+    groups: int
+    trees: int
+    width: int
+    aggregate: str = "SUM"
+    views: tuple[str, ...] = ("plain",)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of as many trees as there are lanes; the last may be of fewer."""
+        return -(-self.groups * self.trees // LANES)
+
+
+def _seen(x: Any, view: str) -> Any:
+    """A feature in one of the `VIEWS`."""
+    if view == "plain":
+        return x
+    if view == "missing":
+        return -INFINITY if isnan(x) else x
+    return -x if view == "negative" else (-INFINITY if isnan(x) else -x)
+
+
+def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) -> Any:
+    """`Y[n, g * width + c]`: weights `c` of the leaves that row `n` of `X` comes to in the trees of group `g`.
+
+    Features and tests are of type `T`, weights and results of type `V`; weights are brought together in the order of
+    the trees. `depth` says how deep each tree is at most, `reach` that of each block of trees. No place, and no
+    feature, outside of the tables is read, whatever these hold.
+    """
+    places, width, padded, results = e.places, e.width, e.blocks * LANES, e.groups * e.width
+    last, columns = places - 1, features * len(e.views)
+    plain = e.views == ("plain",)
+    full = rows // LANES
+    several, rest = (full > 0, rows % LANES > 0) if isinstance(rows, int) else (True, True)
+
+    def step(X: Any, n: Any, feature: Any, high: Any, child: Any, at: Any) -> Any:
+        """The place after `at` on the way of row `n`."""
+        return child[min(at, u32(last))] + (
+            u32(1) if X[n, min(feature[min(at, u32(last))], u32(columns - 1))] <= high[min(at, u32(last))] else u32(0)
+        )
+
+    def joined(y: Any, w: Any) -> Any:
+        return y + w if e.aggregate == "SUM" else max(y, w) if e.aggregate == "MAX" else min(y, w)
+
+    @op(reassociate=False)
+    def tree_scores(
+        X: T[rows, features],
+        feature: u32[places],
+        high: T[places],
+        child: u32[places],
+        depth: i32[padded],
+        reach: i32[padded // LANES],
+        weight: V[places, width],
+    ) -> V[rows, results]:
+        Y = empty((rows, results), V)
+        for n, c in grid(rows, results):
+            Y[n, c] = V(STARTS[e.aggregate])
+        if plain:
+            Z = X
+        else:
+            Z = empty((rows, columns), T)
+            for v, view in enumerate(e.views):
+                for n, f in grid(rows, features):
+                    Z[n, v * features + f] = _seen(X[n, f], view)
+        if several:
+            for b in range(full):
+                for g, k in grid(e.groups, e.trees):
+                    at = empty(LANES, u32)
+                    for j in range(LANES):
+                        at[j] = u32(g * e.trees + k)
+                    for _ in range(depth[g * e.trees + k]):
+                        for j in range(LANES):
+                            at[j] = step(Z, LANES * b + j, feature, high, child, at[j])
+                    for j, c in grid(LANES, width):
+                        Y[LANES * b + j, g * width + c] = joined(
+                            Y[LANES * b + j, g * width + c], weight[min(at[j], u32(last)), c]
+                        )
+        if rest:
+            for n in range(LANES * full, rows):
+                leaf = empty((e.blocks, LANES), u32)
+                for b in range(e.blocks):
+                    at = empty(LANES, u32)
+                    for j in unroll(LANES):
+                        at[j] = u32(LANES * b + j)
+                    for _ in range(reach[b]):
+                        for j in unroll(LANES):
+                            at[j] = step(Z, n, feature, high, child, at[j])
+                    for j in unroll(LANES):
+                        leaf[b, j] = at[j]
+                for g, k, c in grid(e.groups, e.trees, width):
+                    Y[n, g * width + c] = joined(
+                        Y[n, g * width + c],
+                        weight[min(leaf[(g * e.trees + k) // LANES, (g * e.trees + k) % LANES], u32(last)), c],
+                    )
+        return Y
+
+    return tree_scores
