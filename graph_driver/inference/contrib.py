@@ -154,7 +154,7 @@ _TYPES = {
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
     "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
     **dict.fromkeys((*contrib_language.INTEGERS, *contrib_quantised.INTEGERS), _INT),
-    "scale": _FLOAT, "softcap": _FLOAT,
+    "scale": _FLOAT, "softcap": _FLOAT, **trees.TYPES,
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {

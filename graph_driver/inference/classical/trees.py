@@ -23,6 +23,10 @@ from polyc.poly.errors import ModelError
 
 DOMAIN = "com.microsoft"
 TREE_SCORES = "TreeScores"
+TYPES = {
+    "groups": onnx.AttributeProto.INT, "trees": onnx.AttributeProto.INT, "views": onnx.AttributeProto.INTS,
+    "aggregate": onnx.AttributeProto.STRING,
+}  # fmt: skip
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
