@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.inference import contrib_attention, contrib_language, contrib_narrow, contrib_quantised
-from polyc.graph_driver.inference.classical import trees
+from polyc.graph_driver.inference.classical import support_vectors, trees
 from polyc.graph_driver.inference.contrib_body import Body, Definition
 from polyc.poly.errors import ModelError
 from polyc.poly.words import between, counted
@@ -154,7 +154,7 @@ _TYPES = {
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
     "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
     **dict.fromkeys((*contrib_language.INTEGERS, *contrib_quantised.INTEGERS), _INT),
-    "scale": _FLOAT, "softcap": _FLOAT, **trees.TYPES,
+    "scale": _FLOAT, "softcap": _FLOAT, **trees.TYPES, "metric": _STRING,
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {
@@ -162,6 +162,7 @@ _FORMS = {
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
     "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "PutRows": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
+    "CDist": (2, 2, 1), support_vectors.DISTANCES: (2, 2, 1), support_vectors.COUPLED: (1, 1, 1),
     trees.TREE_SCORES: (7, 7, 1),
     **contrib_quantised.FORMS,
 }  # fmt: skip
@@ -195,6 +196,7 @@ _DEFINITIONS: dict[str, Definition] = {
     "SkipLayerNormalization": _skip_layer_norm,
     "FastGelu": _fast_gelu,
     "MatMulNBits": contrib_narrow.without_bias,
+    "CDist": support_vectors.of_rows,
     "SimplifiedLayerNormalization": contrib_language.simplified_norm,
     "SkipSimplifiedLayerNormalization": contrib_language.skip_simplified_norm,
     "RotaryEmbedding": contrib_language.rotary,
@@ -234,4 +236,6 @@ _INFERENCE: dict[str, Inference] = {
     "AppendToCache": contrib_attention.appended,
     "PutRows": contrib_attention.put,
     trees.TREE_SCORES: trees.tree_scores,
+    support_vectors.DISTANCES: support_vectors.distances,
+    support_vectors.COUPLED: support_vectors.coupled,
 }

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
 
 from polyc.graph_driver.graph.ir import Tensor
-from polyc.graph_driver.inference.classical import trees
+from polyc.graph_driver.inference.classical import features, linear, support_vectors, trees
 from polyc.graph_driver.inference.concrete import check_form
 from polyc.graph_driver.inference.contrib_body import Body
 
 DOMAIN = "ai.onnx.ml"
-Definition = Callable[[Body, Mapping[str, Any], Tensor, str], None]
+Definition = Callable[[Body, Mapping[str, Any], Sequence[Tensor], str], None]
 _DEFINITIONS: dict[str, Definition] = {
     "TreeEnsembleRegressor": trees.regressor,
     "TreeEnsembleClassifier": trees.classifier,
     "TreeEnsemble": trees.ensemble,
+    "LinearRegressor": linear.regressor,
+    "LinearClassifier": linear.classifier,
+    "SVMRegressor": support_vectors.regressor,
+    "SVMClassifier": support_vectors.classifier,
+    "Scaler": features.scaler,
+    "Imputer": features.imputer,
+    "Normalizer": features.normalizer,
+    "Binarizer": features.binarizer,
+    "ArrayFeatureExtractor": features.extractor,
+    "FeatureVectorizer": features.vectorizer,
+    "OneHotEncoder": features.one_hot,
+    "LabelEncoder": features.label_encoder,
 }
 
 
@@ -35,9 +47,9 @@ def definition(
     if make is None:
         return None
     check_form(node, opsets, what)
-    x = tensors[node.input[0]]
-    if x.dtype is None or x.shape is None:
+    inputs = [tensors[i] for i in node.input]
+    if any(t.dtype is None or t.shape is None for t in inputs):
         return None  # strings, or a shape that only a run knows
     body = Body(node.output, opsets[""], fresh, {})
-    make(body, attrs, x, what)
+    make(body, attrs, inputs, what)
     return body.graph

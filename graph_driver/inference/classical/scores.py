@@ -9,11 +9,12 @@ import numpy as np
 from onnx import helper
 
 from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.inference.contrib_body import Body
 from polyc.poly.errors import ModelError
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-WHERE_OPSET, AXES_AS_INPUT = 9, 18
+WHERE_OPSET, EQUAL_OPSET, SUM_AXES_AS_INPUT, AXES_AS_INPUT = 9, 11, 13, 18
 ZERO = 1e-7  # scores that SOFTMAX_ZERO takes for none
 WINITZKI = 0.147  # of his approximation of the inverse of erf, which onnx and ONNX Runtime use
 
@@ -77,27 +78,41 @@ def _softmax_zero(body: Body, scores: str, dtype: Any) -> str:
     powers = body.add("Exp", body.add("Sub", scores, highest))
     exps = body.add("Where", some, powers, zero)
     small = body.add("Where", some, zero, body.add("Mul", scores, body.add("Exp", body.add("Neg", highest))))
-    total = body.add("ReduceSum", exps, *_axes(body, 13), **_axis(body, 13))
+    total = summed(body, exps)
     shares = body.add("Div", body.add("Add", exps, small), total)
     return body.add("Where", body.add("Greater", total, zero), shares, body.constant(np.array(0.5, dtype)))
 
 
 def reduced(body: Body, op_type: str, x: str) -> str:
     """A reduction (other than ReduceSum) of the last axis of a matrix, which stays."""
-    return body.add(op_type, x, *_axes(body, AXES_AS_INPUT), **_axis(body, AXES_AS_INPUT))
+    return _over(body, op_type, x, AXES_AS_INPUT, 1, 1)
 
 
-def summed(body: Body, x: str) -> str:
-    """The sums of a matrix's rows, as a column."""
-    return body.add("ReduceSum", x, *_axes(body, 13), **_axis(body, 13))
+def summed(body: Body, x: str, axis: int = 1, keepdims: int = 1) -> str:
+    """The sums along an axis, which stays or not."""
+    return _over(body, "ReduceSum", x, SUM_AXES_AS_INPUT, axis, keepdims)
 
 
-def _axes(body: Body, since: int) -> list[str]:
-    return [body.integers(1)] if body.opset >= since else []
+def _over(body: Body, op_type: str, x: str, since: int, axis: int, keepdims: int) -> str:
+    """A reduction that takes its axes as an operand since an opset, as an attribute before."""
+    if body.opset >= since:
+        return body.add(op_type, x, body.integers(axis), keepdims=keepdims)
+    return body.add(op_type, x, axes=[axis], keepdims=keepdims)
 
 
-def _axis(body: Body, since: int) -> dict[str, Any]:
-    return {"keepdims": 1} if body.opset >= since else {"keepdims": 1, "axes": [1]}
+def equal(body: Body, a: str, b: str, dtype: Any) -> str:
+    """Whether numbers of a type are equal. Raises `Unsupported` before opset 11, which has this of floats."""
+    if body.opset >= EQUAL_OPSET or np.dtype(dtype).kind != "f":
+        return body.add("Equal", a, b)
+    raise Unsupported(f"equal numbers in opset {body.opset}")
+
+
+def with_last_axis(body: Body, x: str, like: Tensor) -> str:
+    """A tensor of the shape of `like` with one more axis of one element."""
+    rank = len(like.shape or ())
+    if body.opset >= SUM_AXES_AS_INPUT:
+        return body.add("Unsqueeze", x, body.integers(rank))
+    return body.add("Unsqueeze", x, axes=[rank])
 
 
 def cast(body: Body, value: str, dtype: Any) -> str:

@@ -6,7 +6,7 @@ votes are all for the first one has the score `s` of the second, and `1 - s` or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from polyc.frontend_dsl.library.trees import LANES, VIEWS
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.inference.classical import scores
+from polyc.graph_driver.inference.classical.features import as_float, dtype_of
 from polyc.graph_driver.inference.classical.forest import Forest, by_position, by_tree, numbers
 from polyc.graph_driver.inference.classical.tree_tables import Tables, tables
 from polyc.graph_driver.inference.contrib_body import Body
@@ -30,30 +31,30 @@ TYPES = {
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
-def regressor(body: Body, attrs: Mapping[str, Any], x: Tensor, what: str) -> None:
+def regressor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
     """Sums of the leaves' weights for each target, in f32."""
     forest = by_tree(attrs, "target", what)
     targets = int(attrs.get("n_targets", 1))
     name = attrs.get("aggregate_function", b"SUM")
     aggregate = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
     how = scores.transform_of(attrs, what)
-    found, dtype = _aggregated(body, forest, targets, x, aggregate, what)
+    found, dtype = _aggregated(body, forest, targets, inputs[0], aggregate, what)
     found = _with_base(body, found, numbers(attrs, "base_values", what), targets, dtype, what)
     scores.write(body, scores.transformed(body, found, how, dtype), 0, dtype)
 
 
-def ensemble(body: Body, attrs: Mapping[str, Any], x: Tensor, what: str) -> None:
+def ensemble(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
     """Sums of the leaves' weights for each target, in the type of the features."""
     forest = by_position(attrs, what)
     kind = int(attrs.get("aggregate_function", 1))
     aggregate = AGGREGATES[kind] if 0 <= kind < len(AGGREGATES) else str(kind)
     how = scores.transform_of(attrs, what)
-    found, dtype = _aggregated(body, forest, int(attrs.get("n_targets", 1)), x, aggregate, what)
-    assert x.dtype is not None
-    scores.write(body, scores.transformed(body, found, how, dtype), 0, dtype, x.dtype.np)
+    found, dtype = _aggregated(body, forest, int(attrs.get("n_targets", 1)), inputs[0], aggregate, what)
+    wanted = dtype_of(inputs[0])
+    scores.write(body, scores.transformed(body, found, how, dtype), 0, dtype, wanted)
 
 
-def classifier(body: Body, attrs: Mapping[str, Any], x: Tensor, what: str) -> None:
+def classifier(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
     """The label of the best class, and the scores of all classes, in f32. Raises `Unsupported` for one label."""
     forest = by_tree(attrs, "class", what)
     labels = scores.labels_of(attrs, "classlabels_int64s", what)
@@ -62,7 +63,7 @@ def classifier(body: Body, attrs: Mapping[str, Any], x: Tensor, what: str) -> No
     if classes == 1:
         raise Unsupported("TreeEnsembleClassifier with one label")
     if classes == 2 and set(np.unique(forest.targets)) == {0}:
-        found, dtype = _aggregated(body, forest, 1, x, "SUM", what)
+        found, dtype = _aggregated(body, forest, 1, inputs[0], "SUM", what)
         if base is not None and len(base) == classes:
             base = base[:1]
         found = _with_base(body, found, base, 1, dtype, what)
@@ -70,7 +71,7 @@ def classifier(body: Body, attrs: Mapping[str, Any], x: Tensor, what: str) -> No
         scores.above(body, found, 0.5 if complement else 0.0, labels, dtype)
         found = scores.pair(body, found, complement, dtype)
     else:
-        found, dtype = _aggregated(body, forest, classes, x, "SUM", what)
+        found, dtype = _aggregated(body, forest, classes, inputs[0], "SUM", what)
         found = _with_base(body, found, base, classes, dtype, what)
         scores.best(body, found, labels)
     scores.write(body, scores.transformed(body, found, how, dtype), 1, dtype)
@@ -80,12 +81,10 @@ def _aggregated(body: Body, forest: Forest, targets: int, x: Tensor, aggregate: 
     """The leaves' weights brought together, `[rows, targets]`, and their type."""
     if aggregate not in AGGREGATES or targets < 1:
         raise ModelError(f"{what}: attribute aggregate_function is {aggregate!r}, n_targets {targets}")
-    assert x.dtype is not None and x.shape is not None
+    assert x.shape is not None
     if len(x.shape) != 2 or not isinstance(x.shape[1], int):
         raise ModelError(f"{what}: its input is {x}, not rows of a known number of features")
-    own = np.dtype(x.dtype.np) == np.float64
-    dtype = np.dtype(np.float64 if own else np.float32)
-    features = x.name if np.dtype(x.dtype.np) == dtype else scores.cast(body, x.name, dtype)
+    features, dtype = as_float(body, x)
     of_weights = np.promote_types(dtype, np.float32 if forest.weights.dtype == np.float16 else forest.weights.dtype)
     made = tables(forest, x.shape[1], targets, dtype, "SUM" if aggregate == "AVERAGE" else aggregate, what)
     found = _tree_scores(body, features, made, of_weights)

@@ -128,6 +128,18 @@ def tree_scores(call: Call) -> list[Shape]:
     return [(call.shape()[0], int(call.attrs["groups"]) * call.shape(6)[1])]
 
 
+@rule("Distances")
+def distances(call: Call) -> list[Shape]:
+    """Rows of one matrix by columns of another."""
+    return [(call.shape()[0], call.shape(1)[1])]
+
+
+@rule("CoupledProbabilities")
+def coupled(call: Call) -> list[Shape]:
+    """A row for each square."""
+    return [call.shape()[:2]]
+
+
 @rule("PutRows")
 def put_rows(call: Call) -> list[Shape]:
     """The first operand's, which has room for the rows."""
