@@ -47,7 +47,7 @@ def scaler(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what:
 
 
 def imputer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """Elements that equal one value (or are NaN) replaced."""
+    """Elements that equal one value (or are NaN) replaced. Raises `Unsupported` before opset 9."""
     x, dtype = inputs[0], dtype_of(inputs[0])
     of_floats = dtype.kind == "f"
     new = _for_each(body, attrs, "imputed_value_floats" if of_floats else "imputed_value_int64s", x, dtype, what)
@@ -62,7 +62,12 @@ def imputer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what
 
 
 def normalizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """Rows divided by their largest element, the sum of their sizes, or their length, where that is not 0."""
+    """Rows divided by their largest element, the sum of their sizes, or their length, where that is not 0.
+
+    Raises:
+        ModelError: no such norm.
+        Unsupported: no matrix.
+    """
     norm = _text(attrs.get("norm", "MAX"))
     if norm not in NORMS:
         raise ModelError(f"{what}: attribute norm is {norm!r}, expected one of {', '.join(NORMS)}")
@@ -80,7 +85,7 @@ def normalizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], w
 
 
 def binarizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """1 above the threshold, else 0 (NaN is not above it)."""
+    """1 above the threshold, else 0 (NaN is not above it). Raises `Unsupported` for thresholds outside of integers."""
     x, dtype = inputs[0], dtype_of(inputs[0])
     threshold = float(attrs.get("threshold", 0.0))
     if dtype.kind != "f":  # a whole number is above it where it is above its floor
@@ -93,7 +98,10 @@ def binarizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], wh
 
 
 def extractor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """The elements with these numbers along the last axis; a vector becomes a matrix of one row."""
+    """The elements with these numbers along the last axis; a vector becomes a matrix of one row.
+
+    Raises `Unsupported` for a scalar, or for what are no numbers.
+    """
     x, index = inputs
     rank = len(x.shape or ())
     if index.dtype is None or not rank:
@@ -105,7 +113,7 @@ def extractor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], wh
 
 
 def vectorizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """Matrices (a vector is one of one row) side by side, in f32."""
+    """Matrices (a vector is one of one row) side by side, in f32. Raises `Unsupported` where columns are cut or filled up."""
     widths = listed(attrs, "inputdimensions", np.int64, what, len(inputs))
     parts = []
     for x, width in zip(inputs, widths, strict=True):
@@ -118,7 +126,10 @@ def vectorizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], w
 
 
 def one_hot(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """1 at the place of the element's category, in a new last axis."""
+    """1 at the place of the element's category, in a new last axis.
+
+    Raises `Unsupported` for categories that must be there, come twice, or are very many.
+    """
     categories = listed(attrs, "cats_int64s", np.int64, what)
     if not int(attrs.get("zeros", 1)):
         raise Unsupported("OneHotEncoder that fails for what is no category")
@@ -131,7 +142,12 @@ def one_hot(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what
 
 
 def label_encoder(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """The value of the key that an element is, or a default."""
+    """The value of the key that an element is, or a default.
+
+    Raises:
+        ModelError: keys of another type, or not as many as values.
+        Unsupported: strings, or very many keys.
+    """
     if any(name.startswith(("keys_strings", "values_strings", "classes_")) for name in attrs):
         raise Unsupported("LabelEncoder of strings")
     keys, values = _column(attrs, "keys", what), _column(attrs, "values", what)

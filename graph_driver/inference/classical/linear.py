@@ -17,7 +17,7 @@ from polyc.poly.errors import ModelError
 
 
 def regressor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """One sum for each target, in f32."""
+    """One sum for each target, in f32. Raises `ModelError` for coefficients of other targets."""
     targets, how = int(attrs.get("targets", 1)), scores.transform_of(attrs, what)
     found, dtype, count = _sums(body, attrs, inputs[0], what)
     if count != targets:
@@ -26,7 +26,12 @@ def regressor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], wh
 
 
 def classifier(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """The label of the best class, and the scores of all classes, in f32. Raises `Unsupported` for one label."""
+    """The label of the best class, and the scores of all classes, in f32.
+
+    Raises:
+        ModelError: coefficients of another number of classes.
+        Unsupported: one label.
+    """
     labels, how = scores.labels_of(attrs, "classlabels_ints", what), scores.transform_of(attrs, what)
     if len(labels) == 1:
         raise Unsupported("LinearClassifier with one label")

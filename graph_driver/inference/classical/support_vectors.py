@@ -29,7 +29,10 @@ MAX_PRODUCTS = 1 << 26  # elements of the matrix of coefficients
 
 
 def regressor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """One sum for each row in f32, or which side of the boundary it is on (1 or -1)."""
+    """One sum for each row in f32, or which side of the boundary it is on (1 or -1).
+
+    Raises `Unsupported` for the latter with a transform.
+    """
     x, dtype, features = _features(body, inputs[0], what)
     how, count = scores.transform_of(attrs, what), int(attrs.get("n_supports", 0))
     weights = listed(attrs, "coefficients", np.float32, what, count if count > 0 else features)
@@ -49,7 +52,9 @@ def regressor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], wh
 def classifier(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
     """The label, and the scores of pairs of classes (of two classes: both), or probabilities of all classes, in f32.
 
-    Raises `Unsupported` for one label.
+    Raises:
+        ModelError: `vectors_per_class` of another number of classes.
+        Unsupported: one label, or PROBIT of two.
     """
     labels, how = scores.labels_of(attrs, "classlabels_ints", what), scores.transform_of(attrs, what)
     classes = len(labels)
