@@ -113,7 +113,10 @@ def extractor(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], wh
 
 
 def vectorizer(body: Body, attrs: Mapping[str, Any], inputs: Sequence[Tensor], what: str) -> None:
-    """Matrices (a vector is one of one row) side by side, in f32. Raises `Unsupported` where columns are cut or filled up."""
+    """Matrices (a vector is one of one row) side by side, in f32.
+
+    Raises `Unsupported` where columns are cut or filled up.
+    """
     widths = listed(attrs, "inputdimensions", np.int64, what, len(inputs))
     parts = []
     for x, width in zip(inputs, widths, strict=True):
