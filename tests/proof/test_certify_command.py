@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,11 +46,11 @@ def check_again(folder: Path) -> subprocess.CompletedProcess[str]:
 def turned(folder: Path) -> subprocess.CompletedProcess[str]:
     """What the checker says of the sum from its last product to its first."""
     (file,) = folder.glob("*.json")
-    for old, new in (("A[5 * i_out + i_in_1, k]", "A[5 * i_out + i_in_1, K - 1 - k]"),
-                     ("16 * j_out + j_in_1, k]", "16 * j_out + j_in_1, K - 1 - k]"),
-                     ("B_packed[j_out, k, j_in_1]", "B_packed[j_out, K - 1 - k, j_in_1]")):  # fmt: skip
-        assert old in file.read_text()
-        file.write_text(file.read_text().replace(old, new))
+    text = file.read_text()
+    for at in (r"A\[\d+ \* i_out \+ i_in_1, ", r"\d+ \* j_out \+ j_in_1, ", r"B_packed\[j_out, "):  # tiles of any size
+        text, count = re.subn(rf"({at})k\b", r"\1K - 1 - k", text)
+        assert count
+    file.write_text(text)
     return check_again(folder)
 
 

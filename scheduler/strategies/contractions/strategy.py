@@ -20,7 +20,7 @@ from polyc.scheduler.recognition.contraction import Contraction, why_no_contract
 from polyc.scheduler.recognition.group import Group, examine_nests
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.levels import tile_levels
-from polyc.scheduler.strategies.contractions.normal_form import filters_of, normal_form
+from polyc.scheduler.strategies.contractions.normal_form import Worth, filters_of, normal_form
 from polyc.scheduler.strategies.contractions.tiling import Tiling, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
@@ -40,16 +40,13 @@ def contractions(plan: Planner, choose: Choose = plan_tile, change: Change = lam
         tile = choose(scop, c, plan.target)
         return tile is not None and tile.score >= LEAST_EFFICIENCY
 
-    position, tried = 0, set[str]()
+    _normalise(plan, worth)
+    position = 0
     while position < len(top_filters(plan)):
         filters = top_filters(plan)
         nests = [list(f.domain) for f in filters]
         found = examine_nests(plan.scop, nests, position)
         if isinstance(found, str):
-            new = not plan.claimed & set(nests[position]) and not tried & set(nests[position])
-            tried |= set(nests[position])
-            if new and normal_form(plan, nests[position], worth):
-                continue
             _say_why(plan, nests[position], found)
             position += 1
             continue
@@ -64,6 +61,19 @@ def contractions(plan: Planner, choose: Choose = plan_tile, change: Change = lam
             if outcome != "refused":
                 break
         position += 1
+
+
+def _normalise(plan: Planner, worth: Worth) -> None:
+    """All nests with products that are no contractions, as contractions: before any gets a tile, whose arrays in
+    registers others could not be computed from."""
+    position, tried = 0, set[str]()
+    while position < len(top_filters(plan)):
+        nests = [list(f.domain) for f in top_filters(plan)]
+        here = set(nests[position])
+        new = isinstance(examine_nests(plan.scop, nests, position), str) and not here & (plan.claimed | tried)
+        tried |= here
+        if not new or not normal_form(plan, nests[position], worth):
+            position += 1
 
 
 def _say_why(plan: Planner, nest: list[str], why: str) -> None:
