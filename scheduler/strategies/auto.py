@@ -28,6 +28,7 @@ from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
+from polyc.scheduler.strategies.short_loops import write_out
 from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
 from polyc.scheduler.strategies.time_tiles import sweep
@@ -173,6 +174,7 @@ STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "transposition": transpose,
     "tiling": block,
     "sweeps": sweep,
+    "short loops": write_out,
     "storage": shrink,
     "threads": parallelise,
 }

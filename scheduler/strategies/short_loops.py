@@ -1,0 +1,55 @@
+"""Strategy: short loops of constant length inside others are written out.
+
+A matrix of 4 x 4 for each element of a batch, a window of three taps, a point's three coordinates: such loops count and
+jump more than they compute, what one iteration leaves for the next goes through memory, and vectors with bounds that
+move need masks. Written out, subscripts and bounds are constants, and LLVM keeps in registers what is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from functools import partial
+
+from polyc.poly.tree import Member, loops_around, loops_below
+from polyc.scheduler.cost.vector_loops import operations
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.planner import Planner
+from polyc.scheduler.transformations.tree_edit import is_dynamic
+
+MOST_COPIES = 64
+"""Of each statement."""
+MOST_WORK = 512.0
+"""Scalar operations in all copies, stores included: more would leave the instruction cache, and take LLVM long."""
+
+
+def write_out(plan: Planner) -> None:
+    """Unroll short loops, innermost first."""
+    done = set[str]()
+    for m in reversed(loops_below(plan.tree)):
+        if _is_short(plan, m, done) and plan.attempt(
+            f"loop {m.name}", f"{m.name} written out", partial(Schedule.unroll, loop=m.name)
+        ):
+            done.add(m.name)
+
+
+def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
+    """Whether there is little in the loop when it and those in it, all of them vector loops or `done`, are written
+    out."""
+    if m.kind != "serial" or plan.claimed & set(m.schedule) or is_dynamic(plan.scop, m):
+        return False
+    extent = plan.extent(m)
+    if extent is None or not 1 < extent <= MOST_COPIES or not plan.around(m.name):
+        return False
+    most, amount = 0, 0.0
+    for stmt in m.schedule:
+        loops = loops_around(plan.tree, stmt)
+        below = loops[[x.name for x in loops].index(m.name) + 1 :]
+        times = extent
+        for x in below:
+            own = plan.extent(x)
+            if own is None or (x.kind != "vector" and x.name not in done):
+                return False
+            times *= -(-own // (x.factor or 1)) if x.kind == "vector" else own
+        most = max(most, times)
+        amount += times * (operations(plan.scop.statements[stmt].value) + 1.0)
+    return most <= MOST_COPIES and amount <= MOST_WORK
