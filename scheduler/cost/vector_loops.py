@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import islpy as isl
 
+from polyc.poly.binding import linear_form
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, variables, walk
 from polyc.poly.forms.ranges import value_range
@@ -21,8 +22,10 @@ from polyc.scheduler.recognition.contraction import slope
 
 STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one after another: 1
 NEAR = 4  # a gather with at most this stride uses most of each cache line
-LATENCY = 2.0
+LATENCY = 2.0  # of an operation whose result the next one waits for
+DIVISION = 3.0  # times as long for a division or a root
 HORIZONTAL = 5.0  # combining the lanes of a reduction
+CLOSE = 2  # iterations after which a result is waited for
 NEIGHBOURS = 2  # iterations side by side in an aligned tile, as in every vector
 PAIRS = ("dot_pairs", "widen_pairs", "dot_bytes", "dot_bf16", "pack_bf16")  # about one instruction each
 CALL = 12.0  # scalar operations of an elementary function
@@ -231,9 +234,43 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
         if written == 0.0:
             # One chain of updates waits for its own results; lanes are combined at the end.
             total += LATENCY if lanes == 1 else HORIZONTAL / (extent or UNKNOWN_EXTENT)
+        elif lanes == 1:
+            total += LATENCY * chain(s.target, s.value, it)
     if extent is not None and lanes > 1:
         total *= -(-extent // lanes) * lanes / max(1, extent)
     return total
+
+
+@lru_cache(maxsize=4096)
+def chain(target: Load, value: Expr, name: str) -> float:
+    """Operations on the longest way from an element that iterations just before of a loop over `name` have written to
+    the one that this iteration writes: what each iteration waits for the one before."""
+    if isinstance(value, Load):
+        return 0.0
+    inside = [chain(target, c, name) for c in value.children() if any(_before(target, x, name) for x in loads(c))]
+    own = DIVISION if _divides(value) else CALL if isinstance(value, Call) and value.fn not in PAIRS else 1.0
+    return own + max(inside) if inside else 0.0
+
+
+def _divides(e: Expr) -> bool:
+    divided = isinstance(e, Binary) and e.op == "/" and e.dtype.is_float
+    return divided or (isinstance(e, Call) and e.fn == "sqrt")
+
+
+def _before(target: Load, read: Load, name: str) -> bool:
+    """Whether the read element is that of an iteration before, all other loops being in the same one."""
+    if read.array != target.array or read.index == target.index:
+        return False
+    moved = False
+    for a, b in zip(target.index, read.index, strict=True):
+        x, y = linear_form(a), linear_form(b)
+        if x is None or y is None or x[0] != y[0]:
+            return False
+        apart = x[1] - y[1]
+        if apart and not 0 < apart * (1 if x[0].get(name, 0) > 0 else -1) <= CLOSE or apart and name not in x[0]:
+            return False
+        moved |= bool(apart)
+    return moved
 
 
 def lanes_for(scop: Scop, stmts: Iterable[str], extent: int | None, target: Target) -> int:

@@ -27,6 +27,7 @@ from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
+from polyc.scheduler.strategies.privatising import privatise
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.short_loops import write_out
 from polyc.scheduler.strategies.shrinking import shrink
@@ -161,6 +162,7 @@ def column_blocks(plan: Planner) -> None:
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "waste": waste,
+    "private arrays": privatise,
     "reading order": reading_order,
     "gathering": gather,
     "chains": chains,

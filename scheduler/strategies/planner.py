@@ -53,7 +53,7 @@ class Plan:
         self.chains: list[Chained] = []
         self.refusals: dict[str, str] = {}
         self._pairs: tuple[Scop, list[Pair]] | None = None
-        self._carried: tuple[Node, Mapping[str, Carried]] | None = None
+        self._carried: tuple[Node, list[Pair], Mapping[str, Carried]] | None = None
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
         self.fixed, self.kept = _fixed_by_program(schedule)
 
@@ -113,15 +113,16 @@ class Plan:
 
     def carried(self) -> Mapping[str, Carried]:
         """What the loops of the present tree carry."""
-        known = self._carried
-        if known is None or known[0] is not self.tree:
-            # Marks and promotions keep the members' schedules, and with them what is carried.
-            if known is not None and _shape(known[0]) == _shape(self.tree):
-                known = (self.tree, known[1])
+        known, pairs = self._carried, self.pairs()
+        if known is None or known[0] is not self.tree or known[1] is not pairs:
+            # Marks and promotions keep the members' schedules, and with them what is carried (arrays that are expanded
+            # keep the tree, but not the conflicts).
+            if known is not None and known[1] is pairs and _shape(known[0]) == _shape(self.tree):
+                known = (self.tree, pairs, known[2])
             else:
-                known = (self.tree, analyse(self.tree, self.pairs()))
+                known = (self.tree, pairs, analyse(self.tree, pairs))
             self._carried = known
-        return known[1]
+        return known[2]
 
     def extent(self, member: Member, stmts: Iterable[str] | None = None) -> int | None:
         """Iterations of a loop when constant."""

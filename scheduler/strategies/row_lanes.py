@@ -16,7 +16,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, loads
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
-from polyc.poly.tree import Member, Node, loops_below
+from polyc.poly.tree import Layout, Member, Node, loops_below
 from polyc.scheduler.cost.row_blocks import COPY, elements, line_vectors, row_vectors
 from polyc.scheduler.cost.row_dimensions import row_dimensions
 from polyc.scheduler.cost.vector_loops import (
@@ -198,15 +198,24 @@ def _with_buffers(before: Schedule, s: Schedule, block: Block) -> tuple[Schedule
     for array in (*block.turned, *block.near):
         layout = rows_last(before, row, array)
         if s.scop.arrays[array].kind == "local":
-            try:
-                s = s.promote(array, f"{row}.out", "heap", layout, copy_out=False)
+            alone = _private(s, array, row, layout)
+            if alone is not None:
+                s = alone
                 private.append(array)
+            if alone is not None or array in block.near:
                 continue
-            except ScheduleError:
-                if array in block.near:
-                    continue
         s = s.promote(array, f"{row}.out", "heap", layout)
     return s, private
+
+
+def _private(s: Schedule, array: str, row: str, layout: Layout | None) -> Schedule | None:
+    """With a buffer of a local array that nobody else needs: the values that it begins with, neither, or None."""
+    for copy_in in (False, True):
+        try:
+            return s.promote(array, f"{row}.out", "heap", layout, copy_in=copy_in, copy_out=False)
+        except ScheduleError:
+            continue
+    return None
 
 
 def _leaves_cache(plan: Planner, array: str) -> bool:

@@ -11,13 +11,15 @@ from collections.abc import Set
 from functools import partial
 
 from polyc.poly.tree import Member, loops_around, loops_below
-from polyc.scheduler.cost.vector_loops import operations
+from polyc.scheduler.cost.vector_loops import operations, work
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 MOST_COPIES = 64
 """Of each statement."""
+LEAST_TIMES = 64
+"""That a loop is run, by the loops around it: what happens less often need not be fast, and takes time to compile."""
 MOST_WORK = 512.0
 """Scalar operations in all copies, stores included: more would leave the instruction cache, and take LLVM long."""
 
@@ -37,8 +39,8 @@ def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
     out."""
     if m.kind != "serial" or plan.claimed & set(m.schedule) or is_dynamic(plan.scop, m):
         return False
-    extent = plan.extent(m)
-    if extent is None or not 1 < extent <= MOST_COPIES or not plan.around(m.name):
+    extent, runs = plan.extent(m), {x.name: plan.extent(x) for x in plan.around(m.name)}
+    if extent is None or not 1 < extent <= MOST_COPIES or work(runs, runs) < LEAST_TIMES:
         return False
     most, amount = 0, 0.0
     for stmt in m.schedule:
