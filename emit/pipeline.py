@@ -15,6 +15,7 @@ from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
 from polyc.emit.passes.simplify import simplify
 from polyc.emit.passes.tiles import separate_tiles
+from polyc.emit.passes.turned_copies import turned_copies
 from polyc.emit.passes.unroll import unroll
 from polyc.emit.passes.vectorise import serialise
 from polyc.emit.passes.vectorise import vectorise as vectorise_pass
@@ -37,6 +38,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("recurrences", lambda fn, target: recurrences_last(fn)),
         ("fma", lambda fn, target: contract(fn)),
         ("tiles", lambda fn, target: separate_tiles(fn, again=target if vectorise else None)),
+        ("turned copies", turned_copies if vectorise else lambda fn, target: fn),
         ("matrices", _matrices if vectorise else lambda fn, target: fn),
         ("unroll", lambda fn, target: unroll(fn, waiting=True)),
         ("simplify", clean),

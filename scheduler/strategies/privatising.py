@@ -10,6 +10,8 @@ data-flow analysis and its use in array privatization", POPL 1993.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from polyc.poly.errors import ScheduleError
@@ -31,7 +33,12 @@ def privatise(plan: Plan) -> None:
             continue
         new = _free(plan.schedule, m.name, arrays)
         if new is not None:
-            plan.attempt(f"loop {m.name}", f"{', '.join(arrays)} for each iteration of {m.name}", lambda _, s=new: s)
+            plan.attempt(f"loop {m.name}", f"{', '.join(arrays)} for each iteration of {m.name}", _made(new))
+
+
+def _made(new: Schedule) -> Callable[[Schedule], Schedule]:
+    """The proposal of a schedule that was made already."""
+    return lambda s: replace(new, decisions=s.decisions)
 
 
 def _shared(plan: Plan, m: Member) -> list[str]:

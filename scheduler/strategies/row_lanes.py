@@ -9,15 +9,15 @@ no more room than one block of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, loads
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
-from polyc.poly.tree import Layout, Member, Node, loops_below
-from polyc.scheduler.cost.row_blocks import COPY, elements, line_vectors, row_vectors
+from polyc.poly.tree import Member, Node, loop_names, loops_around, loops_below
+from polyc.scheduler.cost.row_blocks import COPY, LEAST_PIECE, ROW_VECTORS, elements, even, line_vectors, row_vectors
 from polyc.scheduler.cost.row_dimensions import row_dimensions
 from polyc.scheduler.cost.vector_loops import (
     AROUND_GAIN,
@@ -31,7 +31,7 @@ from polyc.scheduler.cost.vector_loops import (
     work,
 )
 from polyc.scheduler.decision import rounded
-from polyc.scheduler.programs.row_lanes import row_lanes, rows_last
+from polyc.scheduler.programs.row_lanes import first_iteration, row_lanes, rows_last
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.joining import alike, between, narrowed
 from polyc.scheduler.strategies.planner import Planner
@@ -42,13 +42,15 @@ from polyc.scheduler.transformations.tree_edit import is_dynamic
 @dataclass(frozen=True)
 class Block:
     """Rows of `row` side by side, and what one row costs. Rows are innermost in a buffer of each of the arrays
-    `turned`; the local ones `near` get a buffer where nobody else needs their values."""
+    `turned`; the local ones `near` get a buffer where nobody else needs their values. `cut`: the loops inside in which
+    alone an array is used, and how many iterations of them a buffer holds."""
 
     row: Member
     lanes: int
     rows: int
     turned: tuple[str, ...]
     near: tuple[str, ...]
+    cut: Mapping[str, tuple[str, int]]
     cost: float
 
 
@@ -142,7 +144,12 @@ def _block(plan: Planner, row: Member, inner: list[Member]) -> Block | None:
     vectors = line_vectors(widest_bits(scop, names), lanes, plan.target)
     if turned:
         vectors = row_vectors(row_bytes, sum(ranks[a] == 1 for a in local), lanes, plan.target)
+    cut: dict[str, tuple[str, int]] = {}
     if vectors == 0:
+        vectors = ROW_VECTORS
+        cut = _cuts(plan, row, turned, vectors * lanes)
+    vectors = even(vectors, lanes, extent)
+    if row_bytes > plan.target.l2 // lanes and len(cut) < len(turned):
         plan.decline(f"loop {row.name}", "rows are not run side by side", "their buffers would not fit L2",
                      row_bytes=row_bytes, cache_bytes=plan.target.l2)  # fmt: skip
         return None
@@ -152,7 +159,31 @@ def _block(plan: Planner, row: Member, inner: list[Member]) -> Block | None:
         times = work({m.name: plan.extent(m) for m in own}, [m.name for m in own])
         stmt = scop.statements[name]
         cost += times * _one(stmt, iterator(stmt, row.schedule[name]), lanes, {*turned, *near})
-    return Block(row, lanes, vectors * lanes, turned, near, cost)
+    return Block(row, lanes, vectors * lanes, turned, near, cut, cost)
+
+
+def _cuts(plan: Planner, row: Member, arrays: Sequence[str], rows: int) -> dict[str, tuple[str, int]]:
+    """The loop of each array that is used in one loop alone, with as many iterations as fit half of L2 together."""
+    loops = {a: m for a in arrays if plan.scop.arrays[a].kind != "local" and (m := _one_loop(plan, row, a)) is not None}
+    if not loops:
+        return {}
+    column = 0
+    for a, m in loops.items():
+        around = [*plan.around(row.name), row, m]
+        column += elements(footprint(plan.scop, a, around)) * plan.scop.arrays[a].dtype.bytes
+    columns = plan.target.l2 // 2 // max(1, column * rows)
+    return {a: (m.name, columns) for a, m in loops.items()} if columns >= LEAST_PIECE else {}
+
+
+def _one_loop(plan: Planner, row: Member, array: str) -> Member | None:
+    """The one loop directly inside that of the rows in which the array is used (statements beside loops may use it,
+    too)."""
+    found = {}
+    for name in users(plan.scop, array) & set(row.schedule):
+        around = loops_around(plan.tree, name)
+        for m in around[[x.name for x in around].index(row.name) + 1 :][:1]:
+            found[m.name] = m
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _copies(plan: Planner, row: Member, array: str) -> int:
@@ -204,11 +235,23 @@ def _with_buffers(before: Schedule, s: Schedule, block: Block) -> tuple[Schedule
                 private.append(array)
             if alone is not None or array in block.near:
                 continue
-        s = s.promote(array, f"{row}.out", "heap", layout)
+        place = f"{row}.out"
+        if array in block.cut:
+            loop, piece = block.cut[array]
+            place = f"{loop}.out"
+            if place not in loop_names(s.tree):
+                s = _cut(s, loop, piece)
+        s = s.promote(array, place, "heap", layout)
     return s, private
 
 
-def _private(s: Schedule, array: str, row: str, layout: Layout | None) -> Schedule | None:
+def _cut(s: Schedule, loop: str, piece: int) -> Schedule:
+    """The loop in pieces, the first one of them whole."""
+    first = first_iteration(s, loop)
+    return (s.shift(loop, -first) if first else s).split(loop, piece)
+
+
+def _private(s: Schedule, array: str, row: str, layout: list[int]) -> Schedule | None:
     """With a buffer of a local array that nobody else needs: the values that it begins with, neither, or None."""
     for copy_in in (False, True):
         try:
