@@ -34,12 +34,7 @@ def cut_at_dependence(plan: Planner, loop: Member) -> list[str]:
     Returns:
         The loops before and after it; none where there is no such iteration or lanes would not pay.
     """
-    stmts, extent = tuple(loop.schedule), plan.extent(loop)
-    lanes = lanes_for(plan.scop, stmts, extent, plan.target)
-    if extent == 1 or lanes < 2 or is_dynamic(plan.scop, loop) or plan.carried()[loop.name].vector:
-        return []
-    costs = [vector_cost(plan.scop, loop, stmts, n, extent) for n in (lanes, 1)]
-    if costs[0] >= GAIN * costs[1]:
+    if not _lanes_pay(plan, loop):
         return []
     parts = _carried(plan, loop)
     at = _meeting(plan, loop, parts)
@@ -47,6 +42,24 @@ def cut_at_dependence(plan: Planner, loop: Member) -> list[str]:
         return _cut(plan, loop, (at, f"{at} + 1"), f"cut at {at}, where all that it carries begins or ends")
     at = _crossing(plan, loop, parts)
     return [] if at is None else _cut(plan, loop, (at,), f"cut at {at}, which all that it carries leads across")
+
+
+def can_be_cut(plan: Planner, loop: Member) -> bool:
+    """Whether `cut_at_dependence` would find an iteration."""
+    if not _lanes_pay(plan, loop):
+        return False
+    parts = _carried(plan, loop)
+    return _meeting(plan, loop, parts) is not None or _crossing(plan, loop, parts) is not None
+
+
+def _lanes_pay(plan: Planner, loop: Member) -> bool:
+    """Whether its parts would be worth running in lanes."""
+    stmts, extent = tuple(loop.schedule), plan.extent(loop)
+    lanes = lanes_for(plan.scop, stmts, extent, plan.target)
+    if extent == 1 or lanes < 2 or is_dynamic(plan.scop, loop) or plan.carried()[loop.name].vector:
+        return False
+    costs = [vector_cost(plan.scop, loop, stmts, n, extent) for n in (lanes, 1)]
+    return costs[0] < GAIN * costs[1]
 
 
 def cut_for_threads(plan: Planner, loop: Member) -> list[str]:

@@ -33,8 +33,9 @@ from polyc.scheduler.cost.vector_loops import (
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.row_lanes import first_iteration, row_lanes, rows_last
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.cutting import can_be_cut
 from polyc.scheduler.strategies.joining import alike, between, narrowed
-from polyc.scheduler.strategies.planner import Planner
+from polyc.scheduler.strategies.planner import Planner, is_flat
 from polyc.scheduler.transformations.storage import footprint, touches, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
@@ -74,6 +75,8 @@ def rows_side_by_side(plan: Planner, nests: list[str], usual: Usual) -> int:
     for k, row in enumerate(members[: 1 if count > 1 else None]):
         inner = [*members[k + 1 :], *loops_below(body)]
         if (count > 1 or _recurrences(plan, row, inner)) and _can_be_cut(plan, row, inner):
+            if is_flat(body) and can_be_cut(plan, members[-1]):
+                return 0  # lanes along the rows, then: nothing has to be turned
             block = _block(plan, row, inner)
             if block is not None and _propose(plan, block, usual(members, body, row)):
                 return count

@@ -16,6 +16,8 @@ from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
+LONGEST = 16
+"""Iterations of one loop: of more, counting is the least part."""
 MOST_COPIES = 64
 """Of each statement."""
 LEAST_TIMES = 64
@@ -40,7 +42,7 @@ def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
     if m.kind != "serial" or plan.claimed & set(m.schedule) or is_dynamic(plan.scop, m):
         return False
     extent, runs = plan.extent(m), {x.name: plan.extent(x) for x in plan.around(m.name)}
-    if extent is None or not 1 < extent <= MOST_COPIES or work(runs, runs) < LEAST_TIMES:
+    if extent is None or not 1 < extent <= LONGEST or work(runs, runs) < LEAST_TIMES:
         return False
     most, amount = 0, 0.0
     for stmt in m.schedule:
