@@ -1,4 +1,5 @@
-"""Stores that fill neighbouring elements in turn (`A[2 * i]`, `A[2 * i + 1]`), as one run of whole vectors."""
+"""Stores that fill neighbouring elements in turn (`A[2 * i]`, `A[2 * i + 1]`, or `A[i, 0]`, `A[i, 1]`), as one run of
+whole vectors."""
 
 from __future__ import annotations
 
@@ -6,44 +7,70 @@ from collections.abc import Mapping, Sequence
 
 from polyc.emit.llvm.expr import Expressions, Storage
 from polyc.emit.llvm.types import scalar_type, vector
-from polyc.emit.loop_ir.linear import linear
+from polyc.emit.loop_ir.linear import Linear, linear
 from polyc.emit.loop_ir.loops import Ramp, Stmt, Store, VLoad
 from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Load
+from polyc.poly.expr import Expr, Load
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 
 MOST = 4  # stores of a run
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Where the lanes of a vector store go: `step` elements apart, from `first` beyond the row that `outer` names."""
+
+    outer: tuple[Expr, ...]
+    first: Linear
+    step: int
+    count: int
+
+    def beside(self, other: Lanes) -> int | None:
+        """How many elements further on the lanes of another one begin, where both are as far apart."""
+        if (self.outer, self.step, self.count) != (other.outer, other.step, other.count):
+            return None
+        ahead = other.first - self.first
+        return ahead.const if ahead.is_const else None
 
 
 def run(stmts: Sequence[Stmt], storage: Mapping[str, Storage]) -> list[Store]:
     """The stores at the beginning that fill whole vectors together, by their element; none where there is no run."""
     first = stmts[0] if stmts else None
-    if not isinstance(first, Store) or first.array not in storage or storage[first.array].strides[-1:] != (1,):
+    lanes = _lanes(first, storage) if isinstance(first, Store) else None
+    if not isinstance(first, Store) or lanes is None or len(stmts) < lanes.step:
         return []
-    last = first.index[-1]
-    if not isinstance(last, Ramp) or last.stride not in range(2, MOST + 1) or len(stmts) < last.stride:
-        return []
-    stores = [s for s in stmts[: last.stride] if isinstance(s, Store)]
-    ramps = [s.index[-1] for s in stores if s.index]
-    if len(ramps) < last.stride or not all(isinstance(e, Ramp) and _alike(e, last) for e in ramps):
-        return []
-    if any(s.mask is not None or s.array != first.array or s.index[:-1] != first.index[:-1] for s in stores):
-        return []
-    if any(s.value.lanes != last.count or s.value.dtype == bool_ for s in stores):
-        return []
-    if any(isinstance(e, Load | VLoad) and e.array == first.array for s in stores[1:] for e in walk_expr(s.value)):
-        return []
-    ahead = [linear(e.base) - linear(last.base) for e in ramps if isinstance(e, Ramp)]
-    if not all(form.is_const for form in ahead):
-        return []
-    order = sorted(range(len(stores)), key=lambda k: ahead[k].const)
-    least = ahead[order[0]].const
-    whole = [ahead[k].const - least for k in order] == list(range(last.stride))
-    return [stores[k] for k in order] if whole else []
+    ahead: dict[int, Store] = {}
+    for k, s in enumerate(stmts[: lanes.step]):
+        own = _lanes(s, storage) if isinstance(s, Store) and s.array == first.array else None
+        at = None if own is None else lanes.beside(own)
+        if not isinstance(s, Store) or at is None:
+            return []
+        if k and any(isinstance(e, Load | VLoad) and e.array == first.array for e in walk_expr(s.value)):
+            return []
+        ahead[at] = s
+    order = sorted(ahead)
+    whole = [at - order[0] for at in order] == list(range(lanes.step))
+    return [ahead[at] for at in order] if whole else []
 
 
-def _alike(a: Ramp, b: Ramp) -> bool:
-    return (a.stride, a.count) == (b.stride, b.count)
+def _lanes(s: Store, storage: Mapping[str, Storage]) -> Lanes | None:
+    """The lanes of a store with all of them, a few elements apart: along any dimension (`A[2 * i]`, `A[i, 0]`)."""
+    moved = [k for k, e in enumerate(s.index) if e.lanes > 1]
+    if len(moved) != 1 or s.array not in storage or s.mask is not None or s.value.dtype == bool_:
+        return None
+    (at,) = moved
+    ramp, strides = s.index[at], storage[s.array].strides[at:]
+    if not isinstance(ramp, Ramp) or s.value.lanes != ramp.count:
+        return None
+    numbers = [stride for stride in strides if isinstance(stride, int)]
+    if len(numbers) < len(strides):
+        return None
+    first = Linear((), 0)
+    for e, stride in zip((ramp.base, *s.index[at + 1 :]), numbers, strict=True):
+        first += linear(e).scale(stride)
+    step = ramp.stride * numbers[0]
+    return Lanes(s.index[:at], first, step, ramp.count) if 2 <= step <= MOST else None
 
 
 def store(x: Expressions, stores: Sequence[Store], in_order: Sequence[Store]) -> None:
@@ -62,9 +89,8 @@ def store(x: Expressions, stores: Sequence[Store], in_order: Sequence[Store]) ->
     order = ", ".join(f"i32 {n * k + lane}" for lane in range(n) for k in range(count))
     type_ = vector(element, width)
     run = x.f.emit(f"shufflevector {type_} {parts[0]}, {type_} poison, <{n * count} x i32> <{order}>")
-    last = stores[0].index[-1]
-    assert isinstance(last, Ramp)
-    place = x.address(stores[0].array, (*stores[0].index[:-1], last.base))
+    begin = tuple(e.base if isinstance(e, Ramp) else e for e in stores[0].index)
+    place = x.address(stores[0].array, begin)
     align = stores[0].value.dtype.bytes
     x.f.do(f"store {vector(element, n * count)} {run}, ptr {place.pointer}, align {align}")
     for s in in_order:

@@ -47,7 +47,33 @@ def gap(A: f32[N], B: inout(f32[3 * N])):
         B[3 * i + 1] = A[i] * 2.0
 
 
-OPERATORS = (pairs, backwards, four, gap)
+@op
+def points(A: f32[N], B: inout(f32[N, 3])):
+    """The elements of a row of their own dimension."""
+    for i in range(N):
+        B[i, 2] = A[i] + 1.0
+        B[i, 0] = A[i] * 2.0
+        B[i, 1] = A[i] * 3.0
+
+
+@op
+def corners(A: f32[N], B: inout(f32[N, 2, 2])):
+    for i in range(N):
+        B[i, 0, 0] = A[i] + 1.0
+        B[i, 0, 1] = A[i] * 2.0
+        B[i, 1, 0] = A[i] * 3.0
+        B[i, 1, 1] = A[i] * 5.0
+
+
+@op
+def handed_on(A: f32[N], B: inout(f32[N, 2])):
+    """The second element is made of the first."""
+    for i in range(N):
+        B[i, 0] = A[i] + 1.0
+        B[i, 1] = B[i, 0] * 2.0
+
+
+OPERATORS = (pairs, backwards, four, gap, points, corners, handed_on)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
@@ -64,7 +90,9 @@ def test_every_element_is_right(operator: Any, n: int) -> None:
 
 
 def test_no_lane_is_stored_alone() -> None:
-    for operator, alone in ((pairs, False), (gap, True)):
+    for operator, alone in ((pairs, False), (gap, True), (corners, False)):
         s = Schedule.of(operator.scop(N=64)).vectorize("i", 8)
         text = compile_kernel(s.scop, s.tree, name="k", target=targets.get("x86-64-v4")).source("llvm")
-        assert ("extractelement" in text) == alone and ("store <16 x float>" in text) != alone
+        assert ("extractelement" in text) == alone and (
+            f"store <{32 if operator is corners else 16} x float>" in text
+        ) != alone
