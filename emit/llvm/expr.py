@@ -306,7 +306,7 @@ class Expressions:
         raw = self.f.emit(f"load {memory_type(e.dtype)}, ptr {place.pointer}, align {e.dtype.bytes}")
         out = self._from_memory(raw, e, 1)
         self._loaded[key] = out
-        self.ranges.learn(e.array, e.index)
+        self.ranges.learn(e.array, e.index, self._storage(e.array).buffer.shape)
         return out
 
     def _guarded_load(self, e: Load) -> Value:
@@ -364,7 +364,7 @@ class Expressions:
         out = self._from_memory(raw, e, e.count)
         self._loaded[key] = out
         if mask is None:
-            self.ranges.learn(e.array, e.index)
+            self.ranges.learn(e.array, e.index, self._storage(e.array).buffer.shape)
         return out
 
     def _repeated(self, e: VLoad, first: tuple[Expr, ...], times: int) -> Value:
@@ -376,7 +376,7 @@ class Expressions:
         raw = self.f.emit(f"shufflevector {type_} {raw}, {type_} poison, <{e.count} x i32> <{order}>")
         out = self._from_memory(raw, e, e.count)
         self._loaded[e.array, e.index, e.mask] = out
-        self.ranges.learn(e.array, e.index)
+        self.ranges.learn(e.array, e.index, self._storage(e.array).buffer.shape)
         return out
 
     def _listed(self, e: VLoad, rows: list[tuple[Expr, ...]]) -> Value:

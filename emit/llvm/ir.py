@@ -301,13 +301,13 @@ class Writer:
                 self.stmt(inner)
 
     def _store(self, s: Store) -> None:
+        if s.mask is None and s.array in self.x.storage:  # (what the value reads lies beside)
+            self.x.ranges.learn(s.array, s.index, self.x.storage[s.array].buffer.shape)
         value = self.x.value(s.value)
         mask = None if s.mask is None else self.x.expr(s.mask)
         if mask is None and self._keeps_lanes(s):
             value = self.x.arith.same(f"freeze {value.typed}", value)
         self.x.store(s.array, s.index, value, mask)
-        if mask is None:
-            self.x.ranges.learn(s.array, s.index)
 
     def _keeps_lanes(self, s: Store) -> bool:
         """Whether a whole vector is stored in which some lanes are what is there already. Without the `freeze` between

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from polyc.emit.loop_ir.linear import linear
+from polyc.emit.loop_ir.linear import Linear, linear
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, For, Ramp, VLoad
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 
 Interval = tuple[int | None, int | None]  # inclusive; None = unbounded
+Terms = frozenset[tuple[Expr, int]]  # of a sum of variables, without its constant
 UNKNOWN: Interval = (None, None)
 
 
@@ -25,6 +26,8 @@ class Ranges:
         self._below: dict[str, Expr] = {}  # var < expr, for symbolic loop ends
         self._divisors: dict[str, int] = {}
         self._inside: list[set[tuple[str, tuple[Expr, ...]]]] = [set()]
+        self._least: list[dict[Terms, int]] = [{}]
+        self._most: list[dict[tuple[Terms, Terms], int]] = [{}]
 
     def bind(self, name: str, values: Interval) -> None:
         """A variable's values, from here on."""
@@ -45,16 +48,43 @@ class Ranges:
     def scope(self) -> Iterator[None]:
         """Code that may not run: what is learnt inside is forgotten after it."""
         self._inside.append(set())
+        self._least.append({})
+        self._most.append({})
         yield
         self._inside.pop()
+        self._least.pop()
+        self._most.pop()
 
-    def learn(self, array: str, index: tuple[Expr, ...]) -> None:
-        """The element has been accessed unconditionally at this point.
+    def learn(self, array: str, index: tuple[Expr, ...], shape: tuple[Expr, ...] = ()) -> None:
+        """The element is accessed unconditionally at this point, so its subscripts are inside an array of `shape`:
+        what is known of sums of variables says so of their neighbours in other arrays.
 
         Subscripts that read memory are not remembered: a store may change them.
         """
-        if of_variables(index) or not any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
-            self._inside[-1].add((array, index))
+        if of_variables(index):
+            for e, size in zip(index, shape, strict=False):
+                self._bound(e, linear(size))
+        elif any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+            return
+        self._inside[-1].add((array, index))
+
+    def _bound(self, e: Expr, size: Linear) -> None:
+        """Remember that 0 <= e < size."""
+        form, below, above = _spread(e)
+        terms, bounds = frozenset(form.terms), frozenset(size.terms)
+        least, most = -form.const + below, size.const - 1 - form.const - above
+        known = self._least[-1].get(terms)
+        self._least[-1][terms] = least if known is None else max(known, least)
+        known = self._most[-1].get((terms, bounds))
+        self._most[-1][terms, bounds] = most if known is None else min(known, most)
+
+    def _known_within(self, e: Expr, size: Linear) -> tuple[bool, bool]:
+        """Whether accesses so far show that 0 <= e, and that e < size."""
+        form, below, above = _spread(e)
+        terms, bounds = frozenset(form.terms), frozenset(size.terms)
+        starts = any(terms in known and known[terms] + form.const - below >= 0 for known in self._least)
+        last = size.const - 1 - form.const - above
+        return starts, any((terms, bounds) in known and known[terms, bounds] <= last for known in self._most)
 
     def safe(self, load: Load | VLoad, buffer: Buffer) -> bool:
         """Whether performing `load` here cannot leave the array."""
@@ -65,11 +95,15 @@ class Ranges:
 
     def _within(self, index: Expr, size: Expr) -> bool:
         low, high = self.interval(index)
-        if low is None or low < 0:
-            return False
+        starts = low is not None and low >= 0
         if isinstance(size, Const):
-            return high is not None and high < size.value
-        return isinstance(index, Var) and self._below.get(index.name) == size
+            ends = high is not None and high < size.value
+        else:
+            ends = isinstance(index, Var) and self._below.get(index.name) == size
+        if not (starts and ends) and of_variables((index,)):
+            first, last = self._known_within(index, linear(size))
+            starts, ends = starts or first, ends or last
+        return starts and ends
 
     def divisor(self, e: Expr) -> int:
         """A number that divides every value of an integer expression; 0 where that is always 0."""
@@ -105,6 +139,14 @@ class Ranges:
         if isinstance(e, Binary) and e.dtype.is_int:
             return _combine(e.op, self.interval(e.a), self.interval(e.b))
         return UNKNOWN
+
+
+def _spread(e: Expr) -> tuple[Linear, int, int]:
+    """A subscript as a sum; a run of lanes as that of its base, and how far it reaches below and above."""
+    if not isinstance(e, Ramp):
+        return linear(e), 0, 0
+    span = e.stride * (e.count - 1)
+    return linear(e.base), max(0, -span), max(0, span)
 
 
 def of_variables(index: tuple[Expr, ...]) -> bool:
