@@ -26,7 +26,7 @@ from polyc.poly.installed import version
 if TYPE_CHECKING:
     from polyc.emit.shared_cache import Shared
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"polyc-cache-1\n"
 LIMIT_BYTES = 4 << 30
 KERNELS = 4  # one part in so many is for kernels, the others for finished programs (`polyc.graph_driver.known`)

@@ -20,6 +20,10 @@ _library_names = itertools.count()
 
 @functools.cache
 def _initialise(everything: bool) -> None:
+    if llvm.get_process_triple().startswith("x86_64"):
+        # Choices between scalars (tables of dynamic programming, sorts) depend on data that nothing predicts: as jumps
+        # they took up to twice as long. Metadata would not do: it is lost where LLVM sees a minimum.
+        llvm.set_option("", "-x86-cmov-converter=false")
     if everything:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
