@@ -35,6 +35,7 @@ UNKNOWN_EXTENT = 64
 GAIN = 0.9  # a vector loop must cost less than this share of the serial one
 DISTRIBUTION_GAIN = 0.7  # and what is cut into several nests for it
 AROUND_GAIN = 0.7  # and one with loops inside it
+IDLE_LANES = 2.0  # times as many iterations of a search in lanes, as all wait for the last one
 SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
 EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
 REMEMBERED = 1 << 14  # answers about accesses and loop times: more than one program asks for

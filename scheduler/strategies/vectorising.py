@@ -18,6 +18,7 @@ from polyc.scheduler.cost.vector_loops import (
     DISTRIBUTION_GAIN,
     EXPANSION_LIMIT,
     GAIN,
+    IDLE_LANES,
     SHORT,
     diagonal,
     folds,
@@ -35,7 +36,7 @@ from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
 from polyc.scheduler.strategies.threading_loops import share_columns
 from polyc.scheduler.transformations.storage import footprint, users
-from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
+from polyc.scheduler.transformations.tree_edit import is_dynamic, is_endless, locate
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ def vectorise(plan: Planner, loop: str) -> None:
     members, body = plan.nest(loop)
     if is_flat(body):
         _innermost(plan, members)
+        return
+    searching = _around_searches(plan, members, body)
+    if searching is not None:
+        _sink_and_mark(plan, members, searching)
         return
     around = _around(plan, members, body)
     split = None if plan.whole & set(members[0].schedule) else _worth_distributing(plan, members, body)
@@ -229,6 +234,28 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
         if cost < AROUND_GAIN * kept:
             best, kept = Choice(m.name, lanes, cost, serial), cost
     return best
+
+
+def _around_searches(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
+    """The loop of `outer` to run in lanes around loops that data end (`while`), each vector until all its lanes have
+    ended, if that pays; nothing else gives such a nest lanes."""
+    inner = loops_below(body)
+    if not any(is_endless(plan.scop, m) for m in inner):
+        return None
+    if any(m.kind != "serial" or (is_dynamic(plan.scop, m) and not is_endless(plan.scop, m)) for m in inner):
+        return None
+    serial = _cost_of_parts(plan, [], body)
+    for m in reversed(outer):
+        extent, stmts = plan.extent(m), tuple(m.schedule)
+        lanes = lanes_for(plan.scop, stmts, extent, plan.target)
+        if _obstacle(plan, m, stmts, reassociate=False) is not None or not plan.carried()[m.name].parallel:
+            continue
+        if not all(uniform(plan.scop, x, m) for x in inner):
+            continue
+        cost = sum(_inside(plan, inner, s) * vector_cost(plan.scop, m, (s,), lanes, extent) for s in stmts)
+        if IDLE_LANES * cost < AROUND_GAIN * serial:
+            return Choice(m.name, lanes, cost, serial)
+    return None
 
 
 def _inside(plan: Planner, inner: Sequence[Member], stmt: str) -> float:
