@@ -27,9 +27,7 @@ from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
-from polyc.scheduler.strategies.privatising import privatise
 from polyc.scheduler.strategies.row_values import row_values
-from polyc.scheduler.strategies.short_loops import write_out
 from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
 from polyc.scheduler.strategies.time_tiles import sweep
@@ -131,6 +129,14 @@ def waste(plan: Planner) -> None:
         eliminate(plan)
 
 
+def private_arrays(plan: Planner) -> None:
+    """Working arrays for each iteration (`strategies/privatising.py`); scalars of the source are so from the start."""
+    if any(a.kind == "local" and len(a.shape) > a.expanded for a in plan.scop.arrays.values()):
+        from polyc.scheduler.strategies.privatising import privatise
+
+        privatise(plan)
+
+
 def reading_order(plan: Planner) -> None:
     """Local arrays in the order in which sums read them (`strategies/reading_order.py`)."""
     if any(a.kind == "local" and a.shape for a in plan.scop.arrays.values()):
@@ -160,9 +166,17 @@ def column_blocks(plan: Planner) -> None:
         columns(plan)
 
 
+def short_loops(plan: Planner) -> None:
+    """Short loops written out (`strategies/short_loops.py`); tiles have theirs."""
+    if not plan.claimed.issuperset(plan.scop.statements):
+        from polyc.scheduler.strategies.short_loops import write_out
+
+        write_out(plan)
+
+
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "waste": waste,
-    "private arrays": privatise,
+    "private arrays": private_arrays,
     "reading order": reading_order,
     "gathering": gather,
     "chains": chains,
@@ -176,7 +190,7 @@ STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "transposition": transpose,
     "tiling": block,
     "sweeps": sweep,
-    "short loops": write_out,
+    "short loops": short_loops,
     "storage": shrink,
     "threads": parallelise,
 }
