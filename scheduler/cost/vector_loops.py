@@ -44,6 +44,10 @@ MOST_APART = 24  # statements of a loop that is taken apart, which bounds the ti
 SHORT_ROWS = 4  # of rows that are this many vectors or fewer, one lane for each row is better
 MOST_PLACES = 4  # where subscripts wrap round and a loop is cut: each makes one more copy of what is inside
 LEAST_VECTORS = 4  # of iterations, that a loop has for each such place
+LONGEST_WRITTEN = 16  # iterations of a loop that is written out: of more, counting is the least part
+COPIES = 64  # of each statement of loops that are written out
+WRITTEN_WORK = 512.0  # and of scalar operations, stores included: more would leave the instruction cache
+OFTEN = 64  # runs of a loop that is written out: what happens less often need not be fast, but takes time to compile
 BYTE = 8  # bits
 
 

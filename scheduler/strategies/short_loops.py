@@ -11,19 +11,10 @@ from collections.abc import Set
 from functools import partial
 
 from polyc.poly.tree import Member, loops_around, loops_below
-from polyc.scheduler.cost.vector_loops import operations, work
+from polyc.scheduler.cost.vector_loops import COPIES, LONGEST_WRITTEN, OFTEN, WRITTEN_WORK, operations, work
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-LONGEST = 16
-"""Iterations of one loop: of more, counting is the least part."""
-MOST_COPIES = 64
-"""Of each statement."""
-LEAST_TIMES = 64
-"""That a loop is run, by the loops around it: what happens less often need not be fast, and takes time to compile."""
-MOST_WORK = 512.0
-"""Scalar operations in all copies, stores included: more would leave the instruction cache, and take LLVM long."""
 
 
 def write_out(plan: Planner) -> None:
@@ -42,7 +33,7 @@ def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
     if m.kind != "serial" or plan.claimed & set(m.schedule) or is_dynamic(plan.scop, m):
         return False
     extent, runs = plan.extent(m), {x.name: plan.extent(x) for x in plan.around(m.name)}
-    if extent is None or not 1 < extent <= LONGEST or work(runs, runs) < LEAST_TIMES:
+    if extent is None or not 1 < extent <= LONGEST_WRITTEN or work(runs, runs) < OFTEN:
         return False
     most, amount = 0, 0.0
     for stmt in m.schedule:
@@ -56,4 +47,4 @@ def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
             times *= -(-own // (x.factor or 1)) if x.kind == "vector" else own
         most = max(most, times)
         amount += times * (operations(plan.scop.statements[stmt].value) + 1.0)
-    return most <= MOST_COPIES and amount <= MOST_WORK
+    return most <= COPIES and amount <= WRITTEN_WORK
