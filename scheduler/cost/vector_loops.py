@@ -246,7 +246,7 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
     return total
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(REMEMBERED)
 def chain(target: Load, value: Expr, name: str) -> float:
     """Operations on the longest way from an element that iterations just before of a loop over `name` have written to
     the one that this iteration writes: what each iteration waits for the one before."""
@@ -271,8 +271,8 @@ def _before(target: Load, read: Load, name: str) -> bool:
         x, y = linear_form(a), linear_form(b)
         if x is None or y is None or x[0] != y[0]:
             return False
-        apart = x[1] - y[1]
-        if apart and not 0 < apart * (1 if x[0].get(name, 0) > 0 else -1) <= CLOSE or apart and name not in x[0]:
+        apart = x[1] - y[1] if x[0].get(name, 0) > 0 else y[1] - x[1]
+        if apart and (name not in x[0] or not 0 < apart <= CLOSE):
             return False
         moved |= bool(apart)
     return moved
