@@ -24,7 +24,7 @@ MOVING = frozenset((
     "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size", "Slice", "SpaceToDepth",
     "Split", "SplitToSequence", "Squeeze", "TopK", "Transpose", "Trilu", "Tile", "Unique", "Unsqueeze", "Where",
     "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "ai.onnx.ml::ArrayFeatureExtractor",
-    "ai.onnx.ml::LabelEncoder",
+    "ai.onnx.ml::LabelEncoder", "ai.onnx.ml::ZipMap",
 ))  # fmt: skip
 COMPARING = frozenset((
     "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual",

@@ -111,7 +111,7 @@ def tables(forest: Forest, features: int, classes: int, dtype: Any, aggregate: s
     _check(forest, features, classes, what)
     tests = _one_test(forest, dtype)
     depth, reached, owner, apart = _depths(tests, forest.roots, what)
-    voting = _votes(forest, classes, owner, apart, aggregate)
+    voting = _votes(forest, classes, owner, apart, aggregate, what)
     rows, grouped, voted = voting.rows, voting.grouped, voting.voted
     order, trees = _grouped(grouped, len(forest.roots), classes)
     groups = 1 if grouped is None else classes
@@ -152,6 +152,8 @@ def _check(forest: Forest, features: int, classes: int, what: str) -> None:
     bad = used[(used < 0) | (used >= features)]
     if len(bad):
         raise ModelError(f"{what} tests feature {bad[0]} of {features}")
+    if classes > MAX_WEIGHTS:
+        raise ModelError(f"{what}: {classes} classes or targets are too many")
     bad = forest.targets[(forest.targets < 0) | (forest.targets >= classes)]
     if len(bad):
         raise ModelError(f"{what} has a vote for number {bad[0]} of {classes}")
@@ -192,7 +194,7 @@ class _Votes:
     voted: bool
 
 
-def _votes(forest: Forest, classes: int, owner: np.ndarray, apart: bool, aggregate: str) -> _Votes:
+def _votes(forest: Forest, classes: int, owner: np.ndarray, apart: bool, aggregate: str, what: str) -> _Votes:
     """Votes that leaves have, those of one leaf for one class brought together."""
     leaves = forest.leaf[forest.voters] & (owner[forest.voters] >= 0)
     voters, targets, weights = forest.voters[leaves], forest.targets[leaves], forest.weights[leaves]
@@ -206,7 +208,7 @@ def _votes(forest: Forest, classes: int, owner: np.ndarray, apart: bool, aggrega
         join(rows[:, 0], voters, weights)
         return _Votes(rows, np.maximum(most, 0), False)
     if len(forest.mode) * classes > MAX_WEIGHTS:
-        return _Votes(np.zeros((1, classes), weights.dtype), None, False)  # refused by its size
+        raise ModelError(f"{what}: {len(forest.mode)} nodes with {classes} weights each are too many")
     rows = np.full((len(forest.mode), classes), STARTS[aggregate], weights.dtype)
     join(rows, (voters, targets), weights)
     votes = np.zeros(rows.shape, bool)
