@@ -1,11 +1,13 @@
 """Ensembles of decision trees as tables: walks of a fixed number of steps, without branches.
 
-Place `p` of the tables has a test `x[feature[p]] <= high[p]`, which is false for NaN, and where the two children are:
-`child[p]` where it fails, `child[p] + 1` where it holds. A leaf is its own child, and fails its test since its `high`
-is NaN, so a walk may take more steps than its tree is deep. Place `t` is the root of tree `t`.
+Place `p` of the tables has a test `x[feature] <= high[p]`, which is false for NaN, and where the two children are:
+`child` where it fails, `child + 1` where it holds; `link[p]` is `feature * 2**32 + child`. A leaf is its own child, and
+fails its test since its `high` is NaN, so a walk may take more steps than its tree is deep. Place `t` is the root of
+tree `t`.
 
-Sixteen rows walk through one tree side by side, then through the next one: while one row waits for memory the others
-go on, and a tree stays in the cache for all of them. The rows that are left walk through sixteen trees side by side.
+Sixteen rows walk through one tree side by side: while one row waits for memory the others go on. A sweep of rows walks
+through one tree before the next one, which stays in the cache for all of them. The rows that are left walk through
+sixteen trees side by side.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
@@ -14,11 +16,13 @@ go on, and a tree stays in the cache for all of them. The rows that are left wal
 from typing import Any
 
 from polyc.frontend_dsl import empty, grid, isnan, max, min, op, unroll
-from polyc.poly.dtypes import DType, i32, u32
+from polyc.poly.dtypes import DType, i32, u32, u64
 from polyc.poly.records import dataclass
 
 LANES = 16  # walks side by side
 INFINITY = float("inf")
+SWEEP = 16  # blocks of rows at most, and about as many sweeps at least, for all threads to have some
+CHILD = (1 << 32) - 1
 VIEWS = ("plain", "missing", "negative", "negative_missing")
 STARTS = {"SUM": 0.0, "MIN": INFINITY, "MAX": -INFINITY}
 
@@ -66,12 +70,15 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
     last, columns = places - 1, features * len(e.views)
     plain = e.views == ("plain",)
     full = rows // LANES
+    sweep = min(SWEEP, max(1, full // SWEEP)) if isinstance(rows, int) else SWEEP // 2
     several, rest = (full > 0, rows % LANES > 0) if isinstance(rows, int) else (True, True)
 
-    def step(X: Any, n: Any, feature: Any, high: Any, child: Any, at: Any) -> Any:
+    def step(X: Any, n: Any, link: Any, high: Any, at: Any) -> Any:
         """The place after `at` on the way of row `n`."""
-        return child[min(at, u32(last))] + (
-            u32(1) if X[n, min(feature[min(at, u32(last))], u32(columns - 1))] <= high[min(at, u32(last))] else u32(0)
+        return u32(link[min(at, u32(last))] & u64(CHILD)) + (
+            u32(1)
+            if X[n, min(u32(link[min(at, u32(last))] >> u64(32)), u32(columns - 1))] <= high[min(at, u32(last))]
+            else u32(0)
         )
 
     def joined(y: Any, w: Any) -> Any:
@@ -80,9 +87,8 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
     @op(reassociate=False)
     def tree_scores(
         X: T[rows, features],
-        feature: u32[places],
+        link: u64[places],
         high: T[places],
-        child: u32[places],
         depth: i32[padded],
         reach: i32[padded // LANES],
         weight: V[places, width],
@@ -98,18 +104,19 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
                 for n, f in grid(rows, features):
                     Z[n, v * features + f] = _seen(X[n, f], view)
         if several:
-            for b in range(full):
+            for s in range((full + sweep - 1) // sweep):
                 for g, k in grid(e.groups, e.trees):
-                    at = empty(LANES, u32)
-                    for j in range(LANES):
-                        at[j] = u32(g * e.trees + k)
-                    for _ in range(depth[g * e.trees + k]):
+                    for b in range(sweep * s, min(sweep * s + sweep, full)):
+                        at = empty(LANES, u32)
                         for j in range(LANES):
-                            at[j] = step(Z, LANES * b + j, feature, high, child, at[j])
-                    for j, c in grid(LANES, width):
-                        Y[LANES * b + j, g * width + c] = joined(
-                            Y[LANES * b + j, g * width + c], weight[min(at[j], u32(last)), c]
-                        )
+                            at[j] = u32(g * e.trees + k)
+                        for _ in range(depth[g * e.trees + k]):
+                            for j in range(LANES):
+                                at[j] = step(Z, LANES * b + j, link, high, at[j])
+                        for j, c in grid(LANES, width):
+                            Y[LANES * b + j, g * width + c] = joined(
+                                Y[LANES * b + j, g * width + c], weight[min(at[j], u32(last)), c]
+                            )
         if rest:
             for n in range(LANES * full, rows):
                 leaf = empty((e.blocks, LANES), u32)
@@ -119,7 +126,7 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
                         at[j] = u32(LANES * b + j)
                     for _ in range(reach[b]):
                         for j in unroll(LANES):
-                            at[j] = step(Z, n, feature, high, child, at[j])
+                            at[j] = step(Z, n, link, high, at[j])
                     for j in unroll(LANES):
                         leaf[b, j] = at[j]
                 for g, k, c in grid(e.groups, e.trees, width):

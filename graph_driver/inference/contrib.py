@@ -163,7 +163,7 @@ _FORMS = {
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
     "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 4, 1), "PutRows": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
     "CDist": (2, 2, 1), support_vectors.DISTANCES: (2, 2, 1), support_vectors.COUPLED: (1, 1, 1),
-    trees.TREE_SCORES: (7, 7, 1),
+    trees.TREE_SCORES: (6, 6, 1),
     **contrib_quantised.FORMS,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from polyc.graph_driver.operators.registry import data, onnx_operator, scop_of
 @onnx_operator("TreeScores", domain="com.microsoft")
 def tree_scores(ctx: NodeContext) -> OperatorScop:
     """Features `[rows, features]`, then the tables."""
-    x, weight = data(ctx, 0), data(ctx, 6)
+    x, weight = data(ctx, 0), data(ctx, 5)
     groups, trees = int(ctx.attrs["groups"]), int(ctx.attrs["trees"])
     views = tuple(VIEWS[v] for v in ctx.attrs["views"])
     aggregate = ctx.attrs["aggregate"]

@@ -52,10 +52,11 @@ def test_loops_against_their_python() -> None:
     ]:  # fmt: skip
         e = Ensemble(90, groups, 7, width, aggregate, views)
         x = rows_of(rng, rows, 4)
-        place, deep = rng.integers(0, 200, (2, 90)).astype(np.uint32), rng.integers(0, 5, e.blocks * (LANES + 1))
+        feature, child = rng.integers(0, 200, (2, 90)).astype(np.uint64)
+        link, deep = feature << np.uint64(32) | child, rng.integers(0, 5, e.blocks * (LANES + 1))
         weight, high = rng.normal(size=(90, width)).astype(np.float32), rng.normal(size=90).astype(np.float32)
         operator = make_tree_scores(f32, f32, rows, 4, e)
-        given = (x, place[0], high, place[1], *np.split(deep.astype(np.int32), [e.blocks * LANES]), weight)
+        given = (x, link, high, *np.split(deep.astype(np.int32), [e.blocks * LANES]), weight)
         np.testing.assert_array_equal(operator(*given), operator.python(*given))
 
 
@@ -240,6 +241,7 @@ def test_what_is_wrong_is_said() -> None:
         (good | {"nodes_values": [0.0]}, "nodes_values has 1 elements"),
         (good | {"post_transform": "ODD"}, "post_transform is 'ODD'"),
         (good | {"aggregate_function": "ODD"}, "aggregate_function is 'ODD'"),
+        (good | {"n_targets": 1 << 40}, "1099511627776 classes or targets are too many"),
     ):
         with pytest.raises(ModelError, match=text) as error:
             polyc.compile_model(model_of("TreeEnsembleRegressor", x, attrs, (FLOAT,)), dims={"batch": 1})

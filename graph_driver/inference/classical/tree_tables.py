@@ -26,9 +26,8 @@ class Tables:
     """An ensemble and its tables, as `make_tree_scores` takes them. `voted`: whether each leaf votes for everything."""
 
     ensemble: Ensemble
-    feature: np.ndarray
+    link: np.ndarray
     high: np.ndarray
-    child: np.ndarray
     depth: np.ndarray
     reach: np.ndarray
     weight: np.ndarray
@@ -139,11 +138,10 @@ def tables(forest: Forest, features: int, classes: int, dtype: Any, aggregate: s
     weight = np.full((len(tests.inner) + 1, rows.shape[1]), STARTS[aggregate], rows.dtype)
     weight[: len(rows)] = rows
     ensemble = Ensemble(len(node), groups, trees, rows.shape[1], aggregate, tuple(VIEWS[v] for v in views))
+    link = np.where(tested, number[node] << 32 | pair[node], np.arange(len(node)))
     return Tables(
-        ensemble, np.where(tested, number[node], 0).astype(np.uint32),
-        np.where(tested, high[node], np.array(np.nan, dtype)).astype(dtype),
-        np.where(tested, pair[node], np.arange(len(node))).astype(np.uint32),
-        deep, deep.reshape(-1, LANES).max(1), weight[node], voted,
+        ensemble, link.astype(np.uint64), np.where(tested, high[node], np.array(np.nan, dtype)).astype(dtype), deep,
+        deep.reshape(-1, LANES).max(1), weight[node], voted,
     )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def _aggregated(body: Body, forest: Forest, targets: int, x: Tensor, aggregate: 
 
 def _tree_scores(body: Body, x: str, made: Tables, of_weights: Any) -> str:
     e = made.ensemble
-    parts = (made.feature, made.high, made.child, made.depth, made.reach, made.weight.astype(of_weights))
+    parts = (made.link, made.high, made.depth, made.reach, made.weight.astype(of_weights))
     return body.add(
         TREE_SCORES, x, *map(body.constant, parts), domain=DOMAIN, groups=e.groups, trees=e.trees,
         aggregate=e.aggregate, views=[VIEWS.index(v) for v in e.views],
@@ -126,24 +126,24 @@ def tree_scores(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) 
     Raises:
         ModelError: these do not fit together.
     """
-    if len(node.input) != 7:
-        raise ModelError(f"{what} needs features and six tables")
-    x, feature, high, child, depth, reach, weight = (tensors[i] for i in node.input)
+    if len(node.input) != 6:
+        raise ModelError(f"{what} needs features and five tables")
+    x, link, high, depth, reach, weight = (tensors[i] for i in node.input)
     attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     count = attrs.get("groups", 0) * attrs.get("trees", 0)
-    views, places = attrs.get("views", []), feature.shape
+    views, places = attrs.get("views", []), link.shape
     fits = (
-        all(t.static and t.shape is not None for t in (x, feature, high, child, depth, reach, weight))
+        all(t.static and t.shape is not None for t in (x, link, high, depth, reach, weight))
         and count > 0
         and 0 < len(views) <= len(VIEWS)
         and all(0 <= v < len(VIEWS) for v in views)
         and attrs.get("aggregate") in (b"SUM", b"MIN", b"MAX")
         and len(x.shape or ()) == len(weight.shape or ()) == 2
-        and places == high.shape == child.shape == (weight.shape or ())[:1]
+        and places == high.shape == (weight.shape or ())[:1]
         and x.dtype == high.dtype
         and reach.shape == (-(-count // LANES),)
         and depth.shape == (LANES * -(-count // LANES),)
-        and [str(t.dtype) for t in (feature, child, depth, reach)] == ["u32", "u32", "i32", "i32"]
+        and [str(t.dtype) for t in (link, depth, reach)] == ["u64", "i32", "i32"]
     )
     if not fits:
         raise ModelError(f"{what}: {x} and its tables do not fit together")

@@ -125,7 +125,7 @@ def append_to_cache(call: Call) -> list[Shape]:
 @rule("TreeScores")
 def tree_scores(call: Call) -> list[Shape]:
     """For each row what the groups of trees have."""
-    return [(call.shape()[0], int(call.attrs["groups"]) * call.shape(6)[1])]
+    return [(call.shape()[0], int(call.attrs["groups"]) * call.shape(5)[1])]
 
 
 @rule("Distances")
