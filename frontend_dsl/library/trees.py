@@ -5,9 +5,9 @@ Place `p` of the tables has a test `x[feature] <= high[p]`, which is false for N
 fails its test since its `high` is NaN, so a walk may take more steps than its tree is deep. Place `t` is the root of
 tree `t`.
 
-Sixteen rows walk through one tree side by side: while one row waits for memory the others go on. A sweep of rows walks
-through one tree before the next one, which stays in the cache for all of them. The rows that are left walk through
-sixteen trees side by side.
+Fifteen rows walk through one tree side by side: while one row waits for memory the others go on. A sweep of rows walks
+through one tree before the next one, which stays in the cache for all of them. What is left is a block of fewer rows,
+or, of very few, row by row through sixteen trees side by side.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
@@ -19,9 +19,11 @@ from polyc.frontend_dsl import empty, grid, isnan, max, min, op, unroll
 from polyc.poly.dtypes import DType, i32, u32, u64
 from polyc.poly.records import dataclass
 
-LANES = 16  # walks side by side
+LANES = 16  # walks of one row side by side
+ROWS = 15  # rows side by side: sixteen places LLVM takes for one vector, from which each step extracts them one by one
+FEW = 9  # rows that are a block of their own where no more are left
+SWEEP, LEAST = 16, 4  # blocks of a sweep at most and at least; else as many sweeps as blocks in one, for all threads
 INFINITY = float("inf")
-SWEEP = 16  # blocks of rows at most, and about as many sweeps at least, for all threads to have some
 CHILD = (1 << 32) - 1
 VIEWS = ("plain", "missing", "negative", "negative_missing")
 STARTS = {"SUM": 0.0, "MIN": INFINITY, "MAX": -INFINITY}
@@ -69,9 +71,13 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
     places, width, padded, results = e.places, e.width, e.blocks * LANES, e.groups * e.width
     last, columns = places - 1, features * len(e.views)
     plain = e.views == ("plain",)
-    full = rows // LANES
-    sweep = min(SWEEP, max(1, full // SWEEP)) if isinstance(rows, int) else SWEEP // 2
-    several, rest = (full > 0, rows % LANES > 0) if isinstance(rows, int) else (True, True)
+    full = rows // ROWS
+    sweep = min(SWEEP, max(LEAST, full // SWEEP)) if isinstance(rows, int) else SWEEP // 2
+    rest = rows % ROWS if isinstance(rows, int) else 1
+    side_by_side = [(0, full, ROWS)] if not isinstance(rows, int) or full else []
+    if isinstance(rows, int) and rest >= FEW:
+        side_by_side.append((ROWS * full, 1, rest))
+        rest = 0
 
     def step(X: Any, n: Any, link: Any, high: Any, at: Any) -> Any:
         """The place after `at` on the way of row `n`."""
@@ -103,22 +109,27 @@ def make_tree_scores(T: DType, V: DType, rows: Any, features: int, e: Ensemble) 
             for v, view in enumerate(e.views):
                 for n, f in grid(rows, features):
                     Z[n, v * features + f] = _seen(X[n, f], view)
-        if several:
-            for s in range((full + sweep - 1) // sweep):
+        for first, count, lanes in side_by_side:
+            for s in range((count + sweep - 1) // sweep):
                 for g, k in grid(e.groups, e.trees):
-                    for b in range(sweep * s, min(sweep * s + sweep, full)):
-                        at = empty(LANES, u32)
-                        for j in range(LANES):
-                            at[j] = u32(g * e.trees + k)
-                        for _ in range(depth[g * e.trees + k]):
-                            for j in range(LANES):
-                                at[j] = step(Z, LANES * b + j, link, high, at[j])
-                        for j, c in grid(LANES, width):
-                            Y[LANES * b + j, g * width + c] = joined(
-                                Y[LANES * b + j, g * width + c], weight[min(at[j], u32(last)), c]
+                    at = empty(sweep * lanes, u32)
+                    for b in range(min(sweep, count - sweep * s)):
+                        for j in range(lanes):
+                            at[lanes * b + j] = step(
+                                Z, first + lanes * (sweep * s + b) + j, link, high, u32(g * e.trees + k)
+                            )
+                        for _ in range(depth[g * e.trees + k] - 1):
+                            for j in range(lanes):
+                                at[lanes * b + j] = step(
+                                    Z, first + lanes * (sweep * s + b) + j, link, high, at[lanes * b + j]
+                                )
+                    for n in range(min(sweep * lanes, lanes * count - lanes * sweep * s)):
+                        for c in range(width):
+                            Y[first + lanes * sweep * s + n, g * width + c] = joined(
+                                Y[first + lanes * sweep * s + n, g * width + c], weight[min(at[n], u32(last)), c]
                             )
         if rest:
-            for n in range(LANES * full, rows):
+            for n in range(ROWS * full, rows):
                 leaf = empty((e.blocks, LANES), u32)
                 for b in range(e.blocks):
                     at = empty(LANES, u32)

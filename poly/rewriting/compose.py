@@ -55,6 +55,7 @@ def rename(scop: Scop, names: Mapping[str, str]) -> Scop:
         tree=_tree(scop.tree, new, statements),
         args=tuple(dict.fromkeys(map(new, scop.args))),
         results=tuple(dict.fromkeys(map(new, scop.results))),
+        marks=tuple(replace(m, loop=new(m.loop)) for m in scop.marks),
     )
 
 
@@ -150,7 +151,7 @@ def compose(
         name, params, context, arrays, statements, _in_order(renamed, statements),
         inputs, tuple(t for t in outputs if arrays[t].kind == "out"),
         all(s.reassociate for s in renamed), all(s.fast_math for s in renamed),
-        tuple(n for s in renamed for n in s.notes),
+        tuple(n for s in renamed for n in s.notes), tuple(m for s in renamed for m in s.marks),
     )  # fmt: skip
 
 

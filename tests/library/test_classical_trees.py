@@ -25,11 +25,11 @@ from tree_models import (
 )
 
 import polyc
-from polyc.frontend_dsl.library.trees import LANES, VIEWS, Ensemble, make_tree_scores
+from polyc.frontend_dsl.library.trees import FEW, LANES, ROWS, VIEWS, Ensemble, make_tree_scores
 from polyc.poly.dtypes import f32
 from polyc.poly.errors import ModelError
 
-ROWS = (1, 2 * LANES + 5)
+BATCHES = (1, FEW, 2 * ROWS + 5, 5 * ROWS + FEW)
 
 
 def answers(model: onnx.ModelProto, x: np.ndarray, host: int = 0) -> list[np.ndarray]:
@@ -48,7 +48,7 @@ def test_loops_against_their_python() -> None:
     """Any tables: nothing outside of them is read, whatever they hold."""
     rng = np.random.default_rng(1)
     for rows, groups, width, aggregate, views in [
-        (LANES + 5, 3, 1, "SUM", VIEWS[:1]), (5, 1, 2, "MIN", VIEWS[1:2]), (LANES, 2, 2, "MAX", VIEWS),
+        (ROWS + 5, 3, 1, "SUM", VIEWS[:1]), (5, 1, 2, "MIN", VIEWS[1:2]), (5 * ROWS + FEW, 2, 2, "MAX", VIEWS),
     ]:  # fmt: skip
         e = Ensemble(90, groups, 7, width, aggregate, views)
         x = rows_of(rng, rows, 4)
@@ -69,7 +69,7 @@ def test_regressor(aggregate: str) -> None:
     for targets, votes in ((1, 1), (3, 1), (3, 3), (4, 2)):
         forest = trees(targets + votes, targets, votes=votes)
         base = {"base_values": [0.5 * k for k in range(targets)]} if votes > 1 else {}
-        for rows in ROWS:
+        for rows in BATCHES:
             x = rows_of(np.random.default_rng(rows), rows, 5)
             attrs = by_tree(forest, "target") | base
             model = model_of(
@@ -213,7 +213,7 @@ def test_all_batches_at_once() -> None:
     model = polyc.compile_model(
         model_of("TreeEnsembleClassifier", x, attrs, (INT64, FLOAT)), dims={"batch": (1, None)}, threads=1
     )
-    for rows in (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 1):
+    for rows in (1, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS + 1):
         found = model({"x": x[:rows]})
         np.testing.assert_allclose(found["y1"], sums(forest, x[:rows], 3), rtol=1e-5, atol=1e-5)
 

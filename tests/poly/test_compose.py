@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from polyc.poly.expr import Const
 from polyc.poly.legality import check
 from polyc.poly.rewriting.compose import compose, rename
 from polyc.poly.rewriting.specialise import specialise
-from polyc.poly.scop import Scop
+from polyc.poly.scop import LoopMark, Scop
 from polyc.poly.tree import Leaf, loop_names
 from polyc.poly.verify import verify
 
@@ -97,6 +98,17 @@ def test_one_tensor_as_two_arguments() -> None:
     verify(square)
     a = rand(5)
     np.testing.assert_allclose(execute(specialise(square, {"N": 5}), {"a": a})["c"], a * a)
+
+
+def test_what_the_program_says_of_loops_goes_with_them() -> None:
+    marked = replace(bias(), marks=(LoopMark("j_1", "unroll"),))
+    parts: list[tuple[Scop, Mapping[str, str]]] = [
+        (marked, {"X": "x", "b": "b", "Y": "y"}), (marked, {"X": "y", "b": "b", "Y": "z"}),
+    ]  # fmt: skip
+    scop = compose("twice", parts, ["x", "b"], ["z"])
+    assert [m.kind for m in scop.marks] == ["unroll", "unroll"]
+    loops = [m.loop for m in scop.marks]
+    assert len(set(loops)) == 2 and set(loops) <= set(loop_names(scop.tree))
 
 
 def test_rename_is_simultaneous_and_keeps_the_meaning() -> None:
