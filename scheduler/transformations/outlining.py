@@ -6,6 +6,9 @@ before the loops that use them:
     k: C[i, j] += alpha * A[i, k] * B[k, j]   ->   i: k: t[i, k] = alpha * A[i, k]
                                                    k: C[i, j] += t[i, k] * B[k, j]
 
+Factors that depend on sums of loops only, fewer than these are, become elements by those sums: of
+`W[a] * (X[i + a - 1] if 0 < i + a else 0)` the padded row, not its windows.
+
 That is the same value as long as nothing that the factors read is overwritten between the new statement and the use;
 where something is, the refusal names the instance that did it. As factors change places, floats must be those of a
 reduction that may be reassociated.
@@ -20,7 +23,8 @@ import islpy as isl
 
 from polyc.poly.access import accesses
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Binary, Expr, Load, Var, loads, substitutable, substitute, variables
+from polyc.poly.expr import Binary, Expr, Load, Var, loads, substitutable, variables
+from polyc.poly.forms.affine import to_pw_aff
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.products import Product, products
@@ -29,6 +33,7 @@ from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotions_below
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.poly.witnesses.violation import Violation
+from polyc.scheduler.transformations import elements
 from polyc.scheduler.transformations.added import (
     beside,
     following,
@@ -180,26 +185,30 @@ class _Outline:
         """The new statement, the changed one, and the array between them."""
         scop, update = self.scop, self.update
         domain = update.domain.intersect_params(scop.context)
-        points = isl.Map.from_domain(domain)  # of each instance: the loops around, the loops of the array
+        points = isl.Map.from_domain(domain)  # of each instance: the loops around, the subscripts of the array
         for m in around:
             points = points.flat_range_product(isl.Map.from_pw_aff(m.schedule[update.name]))
-        for name in self.loops:
-            points = points.flat_range_product(isl.Map.from_pw_aff(loop_dim(domain, update.iters.index(name))))
+        subscripts = self.subscripts(around)
+        values = [to_pw_aff(e, domain.get_space()) for e in subscripts.values()]
+        for value in values:
+            points = points.flat_range_product(isl.Map.from_pw_aff(value))
         instances = points.range()
         used, count = taken(scop, self.tree), len(around)
-        labels = unique([*(m.name for m in around), *self.loops], used)
+        labels = unique([*(m.name for m in around), *subscripts], used)
         own: dict[str, Expr] = {}
-        for d in reversed(range(len(self.loops))):
+        for d, name in reversed(list(enumerate(subscripts))):
             known = following(instances, count, count + d)
-            own[self.loops[d]] = Var(labels[count + d])
+            own[name] = Var(labels[count + d])
             if known is not None and count:
-                own[self.loops[d]] = function_expr(known, labels[:count], known.domain())
+                own[name] = function_expr(known, labels[:count], known.domain())
                 instances = instances.project_out(isl.dim_type.set, count + d, 1)
                 del labels[count + d]
         shape, lows = [], []
-        for name in self.loops:
-            values = isl.Map.from_pw_aff(loop_dim(domain, update.iters.index(name))).intersect_domain(domain).range()
-            low, extent = value_range(scop, values, f"loop '{name}'")
+        for name, value in zip(subscripts, values, strict=True):
+            reached = isl.Map.from_pw_aff(value).intersect_domain(domain).range()
+            low, extent = value_range(
+                scop, reached, f"subscript '{name}'" if name not in self.loops else f"loop '{name}'"
+            )
             shape.append(extent)
             lows.append(low)
         array = Array(
@@ -209,11 +218,17 @@ class _Outline:
         name = new_name(scop, self.tree, f"{update.name}_{array.name}")
         first = Statement(
             name, tuple(labels), named(instances, name, labels, scop), array.name,
-            tuple(minus(own[i], low) for i, low in zip(self.loops, lows, strict=True)),
-            substitute(chosen.value(), own), None, None, (), update.span,
+            tuple(minus(own[i], low) for i, low in zip(subscripts, lows, strict=True)),
+            elements.rewritten(chosen.value(), subscripts, own), None, None, (), update.span,
         )  # fmt: skip
-        index = tuple(minus(Var(i), low) for i, low in zip(self.loops, lows, strict=True))
+        index = tuple(minus(e, low) for e, low in zip(subscripts.values(), lows, strict=True))
         return first, self.changed(Load(array.name, index, array.dtype, update.span)), array
+
+    def subscripts(self, around: Sequence[Member]) -> dict[str, Expr]:
+        """Those of the new array by the names of its loops: the sums that the factors depend on where these are fewer
+        than the loops (a padded image rather than all of its windows), else the loops."""
+        sums = None if around else elements.sums(self.chosen, self.loops)
+        return sums if sums is not None else {name: Var(name) for name in self.loops}
 
     def changed(self, outlined: Load) -> Statement:
         """The update with one factor instead of those that are outlined, in the place of the first."""

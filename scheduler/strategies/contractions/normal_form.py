@@ -45,6 +45,34 @@ def normal_form(plan: Plan, nest: Sequence[str], worth: Worth) -> bool:
         nest: its statements.
         worth: whether a contraction gets a tile.
     """
+    if _as_spelled(plan, nest, worth):
+        return True
+    before = plan.schedule
+    inlined = _factors_in_place(plan, nest)
+    if inlined and _as_spelled(plan, [n for n in nest if n in plan.scop.statements], worth):
+        return True
+    if inlined:
+        plan.schedule = before
+    return False
+
+
+def _factors_in_place(plan: Plan, nest: Sequence[str]) -> bool:
+    """Put local scalars that are factors of a sum where they are used; whether there were any."""
+    found = False
+    for stmt in [plan.scop.statements[n] for n in nest]:
+        for factor in [f for p in products(stmt) for f in p.factors if isinstance(f, Load)]:
+            array = plan.scop.arrays.get(factor.array)
+            if array is None or array.kind != "local" or len(array.shape) != array.expanded or not array.shape:
+                continue
+            who = users(plan.scop, factor.array)
+            if len(who) == 2 and who <= set(nest):
+                new = partial(Schedule.inline, array=factor.array)
+                found |= plan.attempt(f"local {factor.array}", f"{factor.array} in its place", new)
+    return found
+
+
+def _as_spelled(plan: Plan, nest: Sequence[str], worth: Worth) -> bool:
+    """The same for a nest whose factors stay where they are."""
     stmts = {n: plan.scop.statements[n] for n in nest}
     copies = {n: loops for n, s in stmts.items() if (loops := _loops_of_copies(plan, s))}
     chosen = [n for n, s in stmts.items() if _candidate(_with_copies(s, list(copies.get(n, {}).values())))]
