@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import partial
 
-from polyc.poly.tree import Member, loops_around, loops_below
+from polyc.poly.tree import Member, loops_below
 from polyc.scheduler.cost.vector_loops import COPIES, LONGEST_WRITTEN, OFTEN, WRITTEN_WORK, operations, work
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner
-from polyc.scheduler.transformations.tree_edit import is_dynamic
+from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
 
 def write_out(plan: Planner) -> None:
@@ -35,12 +35,12 @@ def _is_short(plan: Planner, m: Member, done: Set[str]) -> bool:
     extent, runs = plan.extent(m), {x.name: plan.extent(x) for x in plan.around(m.name)}
     if extent is None or not 1 < extent <= LONGEST_WRITTEN or work(runs, runs) < OFTEN:
         return False
+    spot = locate(plan.tree, m.name)
+    inside = [*spot.band.members[spot.index + 1 :], *loops_below(spot.band.child)]
     most, amount = 0, 0.0
     for stmt in m.schedule:
-        loops = loops_around(plan.tree, stmt)
-        below = loops[[x.name for x in loops].index(m.name) + 1 :]
         times = extent
-        for x in below:
+        for x in (x for x in inside if stmt in x.schedule):
             own = plan.extent(x)
             if own is None or (x.kind != "vector" and x.name not in done):
                 return False

@@ -55,6 +55,10 @@ def vectorise(plan: Planner, loop: str) -> None:
     if is_flat(body):
         _innermost(plan, members)
         return
+    between = _between_wraps(plan, members)
+    if between:
+        vectorise_each(plan, between)
+        return
     searching = _around_searches(plan, members, body)
     if searching is not None:
         _sink_and_mark(plan, members, searching)
@@ -105,14 +109,20 @@ def _after_distribution(plan: Planner, loop: str, stmts: frozenset[str]) -> list
     return [n for f in parts(path[-2][0]) if set(f.domain) <= stmts for n in first_loops(f)[:1]]
 
 
-def _innermost(plan: Planner, members: list[Member]) -> None:
-    if any(folds(plan.scop.statements[n]) for n in members[-1].schedule):
-        from polyc.scheduler.strategies.wraps import cut_at_wraps  # (a first product does without)
+def _between_wraps(plan: Planner, members: list[Member]) -> list[str]:
+    """The parts of a loop between iterations at which subscripts wrap round, where that pays."""
+    if not any(folds(plan.scop.statements[n]) for n in members[-1].schedule):
+        return []
+    from polyc.scheduler.strategies.wraps import cut_at_wraps  # (a first product does without)
 
-        between = cut_at_wraps(plan, members)
-        if between:
-            vectorise_each(plan, between)
-            return
+    return cut_at_wraps(plan, members)
+
+
+def _innermost(plan: Planner, members: list[Member]) -> None:
+    between = _between_wraps(plan, members)
+    if between:
+        vectorise_each(plan, between)
+        return
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
     parts_of_it = cut_at_dependence(plan, members[-1]) if choice.loop is None else []

@@ -6,12 +6,13 @@
 Neighbours in a periodic field, or edges that count on (`A[max(i - 1, 0)]`), are affine in pieces: `%`, `//`, `min` and
 `max` of the loop change their form at a few of its iterations. Between two of these each is one affine function, which
 the bounds of the loop then tell later passes (index-set splitting: Griebl, Feautrier and Lengauer, "Index set
-splitting", IJPP 2000).
+splitting", IJPP 2000). Where the form depends on loops inside, too (`A[max(i + k - 5, 0)]`, a window over an edge), the
+cut is where it has changed for all of their iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,7 +22,7 @@ from polyc.poly.binding import linear_form
 from polyc.poly.expr import Binary, Const, Expr, const_int, rewrite, variables, walk
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Member
+from polyc.poly.tree import Member, loop_dim
 from polyc.scheduler.cost.vector_loops import (
     GAIN,
     LEAST_VECTORS,
@@ -118,45 +119,70 @@ def _places(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> list[int
         for e in subscripts(s):
             for x in walk(e):
                 if isinstance(x, Binary):
-                    found |= {at + shift for at in _turns(x, name, (ends[0] - shift, ends[1] - shift))}
+                    found |= {at + shift for at in _turns(x, name, (ends[0] - shift, ends[1] - shift), _spans(s))}
     return sorted(found)
 
 
-def _turns(x: Binary, name: str, ends: Ends) -> set[int]:
-    """The values of an iterator, but the first, at which `%`, `//`, `min` or `max` of it alone begins a new piece; more
-    than `MOST_PLACES` say that there are too many."""
+def _spans(s: Statement) -> dict[str, Ends]:
+    """The first and last value of each iterator that has constant ones."""
+    found = {}
+    for k, name in enumerate(s.iters):
+        values = value_range(loop_dim(s.domain, k), s.domain)
+        if values is not None:
+            found[name] = values
+    return found
+
+
+def _turns(x: Binary, name: str, ends: Ends, spans: Mapping[str, Ends]) -> set[int]:
+    """The values of an iterator, but the first, at which `%`, `//`, `min` or `max` of it begins a new piece: the first
+    and the last such value, where other iterators stand in it, too. More than `MOST_PLACES` say that there are too
+    many."""
     if x.op in ("%", "//") and isinstance(x.b, Const) and int(x.b.value) > 0:
-        found = _along(linear_form(x.a), name)
+        found = _along(linear_form(x.a), name, spans)
         if found is None:
             return set()
-        by, start = found
+        by, starts = found
         size = int(x.b.value)
-        first, last = sorted((by * i + start) // size for i in ends)
+        first, last = sorted((by * i + start) // size for i, start in zip(ends, starts, strict=True))
         if last - first > MOST_PLACES:
             return set(range(MOST_PLACES + 1))
         # by > 0: where a multiple is reached; by < 0: behind where the multiple above is left
         turns = {-((start - q * size) // by) if by > 0 else (q * size - start) // by + 1
-                 for q in range(first + 1, last + 1)}  # fmt: skip
+                 for q in range(first + 1, last + 1) for start in starts}  # fmt: skip
     elif x.op in ("min", "max"):
-        found = _along(linear_form(Binary("-", x.a, x.b, x.dtype)), name)
+        found = _along(linear_form(Binary("-", _between(x.a), _between(x.b), x.dtype)), name, spans)
         if found is None:
             return set()
-        by, start = found
-        turns = {-(start // by)}
+        by, starts = found
+        turns = {-(start // by) for start in starts}
     else:
         return set()
     return {t for t in turns if ends[0] < t <= ends[1]}
 
 
-def _along(form: tuple[dict[str, Fraction], Fraction] | None, name: str) -> tuple[int, int] | None:
-    """Slope and start of an integer function of one iterator alone."""
+def _between(e: Expr) -> Expr:
+    """What a subscript that is kept between two numbers is where it is none of them (`min(max(i - 1, 0), N - 1)`)."""
+    while isinstance(e, Binary) and e.op in ("min", "max") and (isinstance(e.a, Const) or isinstance(e.b, Const)):
+        e = e.b if isinstance(e.a, Const) else e.a
+    return e
+
+
+def _along(
+    form: tuple[dict[str, Fraction], Fraction] | None, name: str, spans: Mapping[str, Ends]
+) -> tuple[int, Ends] | None:
+    """Slope along one iterator, and the least and largest start, of an integer function of it and others that have
+    constant ends."""
     if form is None:
         return None
     slopes, start = form
     moving = {n: c for n, c in slopes.items() if c}
-    if set(moving) != {name} or moving[name].denominator != 1 or start.denominator != 1:
+    if name not in moving or any(c.denominator != 1 for c in (*moving.values(), start)):
         return None
-    return int(moving[name]), int(start)
+    others = {n: c for n, c in moving.items() if n != name}
+    if not others.keys() <= spans.keys():
+        return None
+    low, high = (sum(pick(c * v for v in spans[n]) for n, c in others.items()) for pick in (min, max))
+    return int(moving[name]), (int(start + low), int(start + high))
 
 
 def _unfolded(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> Scop:
@@ -166,10 +192,10 @@ def _unfolded(scop: Scop, m: Member, stmts: Sequence[str], ends: Ends) -> Scop:
         s = scop.statements[name]
         origin = _origin(s, m)
         assert origin is not None
-        own = (ends[0] - origin[1], ends[1] - origin[1])
+        own, spans = (ends[0] - origin[1], ends[1] - origin[1]), _spans(s)
 
-        def plain(e: Expr, name: str = origin[0], own: Ends = own) -> Expr:
-            if not isinstance(e, Binary) or not _turns(e, name, own):
+        def plain(e: Expr, name: str = origin[0], own: Ends = own, spans: Mapping[str, Ends] = spans) -> Expr:
+            if not isinstance(e, Binary) or not _turns(e, name, own, spans):
                 return e
             return const_int(0) if e.op == "//" else e.a if name in variables(e.a) else e.b
 

@@ -51,6 +51,28 @@ def test_edges_that_count_on() -> None:
     np.testing.assert_allclose(clamped.compile(threads=1)(u), padded[1:, :-3] + padded[1:, 3:] + padded[:-1, 2:-1])
 
 
+@pytest.mark.parametrize("size", [90, 61])
+def test_windows_over_edges(size: int) -> None:
+    """Where the cut is depends on the window's loop: behind it lies what no iteration of that loop changes."""
+
+    @op
+    def windows(u: f64[5, size], g: f64[7]) -> f64[2, 5, size]:
+        out = empty((2, 5, size), f64)
+        for i, j in grid(5, size):
+            kept, round_ = 0.0, 0.0
+            for k in range(7):
+                kept += g[k] * u[max(i - k, 0), min(max(j + k - 3, 0), size - 1)]
+                round_ += g[k] * u[i, (j - k + size) % size]
+            out[0, i, j] = kept
+            out[1, i, j] = round_
+        return out
+
+    schedule = automatic(windows.scop(), targets.get("x86-64-v3"))
+    assert cuts(schedule) == [3, 6, size - 4] and marked(schedule, "vector")
+    u, g = RNG.random((5, size)), RNG.random(7)
+    np.testing.assert_allclose(windows.compile(threads=1)(u, g), windows.python(u, g))
+
+
 def test_backwards_and_by_blocks() -> None:
     @op
     def turned(u: f64[90], w: f64[3]) -> f64[90]:
