@@ -10,7 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyc.poly.dtypes import DType, bool_, i32, i64
-from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
+from polyc.poly.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Span,
+    Unary,
+    Var,
+    const_int,
+    loads,
+    substitute,
+)
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
 
@@ -42,6 +56,10 @@ def _visit(builder: Builder, block: Block) -> None:
     items: list[Loop | Record] = []
     for item in block.items:
         search = _search(builder, item) if isinstance(item, Loop) else None
+        spelled = _by_place(builder, items[-1], item) if search is None and isinstance(item, Loop) and items else None
+        if spelled is not None:
+            search = _search(builder, spelled[1])
+            items += [spelled[0]] if search is not None else []
         if search is not None:
             items += _Parts(builder, search).items()
             continue
@@ -98,6 +116,80 @@ def _search(builder: Builder, outer: Loop) -> _Search | None:
     if len(index) != len(saved.loops):
         return None
     return _Search(tuple(loops), best, op, places, index[-len(loops) :], extents[-len(loops) :])
+
+
+def _by_place(builder: Builder, before: Loop | Record, loop: Loop) -> tuple[Record, Loop] | None:
+    """A search that keeps the place alone, `b = 0; j: if x[j] > x[b]: b = j`, with the value at that place beside it:
+    what is to be stored before the loop and the loop. None where it is no such search."""
+    if not isinstance(before, Record) or len(loop.body.items) != 1 or loop.dynamic or loop.kind:
+        return None
+    (place,) = loop.body.items
+    if not isinstance(place, Record) or len(place.guards) != len(loop.guards) + 1 or place.guards[:-1] != loop.guards:
+        return None
+    condition = place.guards[-1].condition
+    compared = condition.rest if condition is not None and condition.saved is None else None
+    if not isinstance(compared, Binary) or compared.op not in EXTREMES or not place.guards[-1].holds:
+        return None
+    kept = Load(place.array.name, place.index, place.value.dtype)
+    read = next((r for r, k in ((compared.a, compared.b), (compared.b, compared.a)) if _moved(r, k, place, kept)), None)
+    starts = (before.array, before.index, before.guards) == (place.array, place.index, loop.guards)
+    if not isinstance(read, Load) or not starts or _plain(before.value) != const_int(0):
+        return None  # (an array has a first element, whatever its size)
+    around, span = place.loops[:-1], place.span
+    best = _local(builder, f"{read.array}_best", read.dtype, around, span)
+    held = _local(builder, "cond", bool_, place.loops, span)
+    value = Load(best.name, best.prefix, best.dtype)
+    a, b = (e if e == read else value for e in (compared.a, compared.b))
+    grown = Binary(compared.op, a, b, bool_)
+    under = (*loop.guards, Guard(condition=Condition(grown, grown, Load(held.name, held.prefix, bool_))))
+    first = Load(read.array, tuple(_first(e, place) for e in read.index), read.dtype, read.span)
+    new = replace(loop, body=Block())
+    loops = (*around, new)
+    new.body.items[:] = [
+        Record(loops, loop.guards, held, held.prefix, grown, span),
+        Record(loops, under, best, best.prefix, read, span),
+        replace(place, loops=loops, guards=under),
+    ]
+    return Record(around, loop.guards, best, best.prefix, first, span), new
+
+
+def _local(builder: Builder, name: str, dtype: DType, loops: tuple[Loop, ...], span: Span | None) -> ArrayValue:
+    """A local scalar of each iteration of the loops."""
+    outer, builder.loops = builder.loops, loops
+    try:
+        prefix, extents = builder.expansion()
+        return builder.add_array(ArrayValue(name, dtype, (), "local", span, prefix, extents))
+    finally:
+        builder.loops = outer
+
+
+def _moved(read: Expr, other: Expr, place: Record, kept: Load) -> bool:
+    """Whether one expression reads an array in this iteration and the other one reads it at the place that is kept."""
+    if not isinstance(read, Load) or not isinstance(other, Load) or read.array != other.array:
+        return False
+    if any(True for e in read.index for _ in loads(e)) or not _one_differs(read, other):
+        return False
+    return all(
+        a == b or (_plain(a) == _plain(place.value) and _plain(b) == kept)
+        for a, b in zip(read.index, other.index, strict=True)
+    )
+
+
+def _one_differs(a: Load, b: Load) -> bool:
+    """Whether two reads of an array have different subscripts in one dimension, and in one only."""
+    return sum(x != y for x, y in zip(a.index, b.index, strict=True)) == 1
+
+
+def _plain(e: Expr) -> Expr:
+    """Without a conversion between integers."""
+    while isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int:
+        e = e.a
+    return const_int(int(e.value)) if isinstance(e, Const) and e.dtype.is_int else e
+
+
+def _first(e: Expr, place: Record) -> Expr:
+    """A subscript at the place that the search begins with."""
+    return const_int(0) if _plain(e) == _plain(place.value) else e
 
 
 def _under(r: Record, saved: Record) -> bool:
@@ -174,13 +266,7 @@ class _Parts:
 
     def _local(self, name: str, dtype: DType) -> ArrayValue:
         """A local scalar around the nest."""
-        outer, self.builder.loops = self.builder.loops, self.search.around
-        try:
-            prefix, extents = self.builder.expansion()
-            made = ArrayValue(name, dtype, (), "local", self.search.best.span, prefix, extents)
-            return self.builder.add_array(made)
-        finally:
-            self.builder.loops = outer
+        return _local(self.builder, name, dtype, self.search.around, self.search.best.span)
 
     def _record(self, loops: tuple[Loop, ...], array: ArrayValue, value: Expr) -> Record:
         return Record(loops, self.search.outer.guards, array, array.prefix, value, self.search.best.span)

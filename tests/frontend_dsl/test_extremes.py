@@ -77,12 +77,49 @@ def keeps_a_trace(X: f32[N], T: inout(f32[N])) -> i32[()]:
     return result
 
 
+@op
+def by_place(X: f32[M, N]) -> (i32[M], i32[M]):
+    """The place alone is kept, and compared by what stands there: in rows from their second element on, and in a
+    column from the first."""
+    low, high = empty(M, i32), empty(M, i32)
+    for i in range(M):
+        a = 0
+        for j in range(1, N):
+            if X[i, j] < X[i, a]:
+                a = j
+        b = 0
+        for k in range(M):
+            if X[b, i] < X[k, i]:
+                b = k
+        low[i] = i32(a)
+        high[i] = i32(b)
+    return low, high
+
+
+@op
+def from_another_place(X: f32[N]) -> i32[()]:
+    """Not from the first element on, and with what changes on the way."""
+    best = empty((), i32)
+    b = 1
+    for j in range(2, N):
+        if X[j] > X[b]:
+            b = j
+    c = 0
+    for j in range(1, N):
+        if X[j] > X[c]:
+            c = j - 1
+    best[()] = i32(b * 1000 + c)
+    return best
+
+
 CASES: dict[Any, tuple[tuple[int, ...], ...]] = {
     largest: ((9, 37),),
     smallest_below_a_limit: ((5, 41), ()),
     highest: ((53,),),
     in_chosen_rows: ((6, 35), (6,), (), ()),
     keeps_a_trace: ((37,), (37,)),
+    by_place: ((9, 37),),
+    from_another_place: ((41,),),
 }
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0]
 
@@ -132,6 +169,11 @@ def test_values_and_places_are_reductions() -> None:
 
 def test_a_value_that_others_read_on_the_way_stays_as_it_is() -> None:
     assert reductions(keeps_a_trace, N=37) == []
+
+
+def test_a_place_alone_is_enough() -> None:
+    assert reductions(by_place, M=9, N=37) == ["min", "min", "max", "min"]
+    assert reductions(from_another_place, N=37) == []
 
 
 def test_symbolic_sizes() -> None:
