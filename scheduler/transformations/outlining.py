@@ -33,7 +33,6 @@ from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotions_below
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.poly.witnesses.violation import Violation
-from polyc.scheduler.transformations import elements
 from polyc.scheduler.transformations.added import (
     beside,
     following,
@@ -183,6 +182,8 @@ class _Outline:
 
     def statements(self, around: Sequence[Member]) -> tuple[Statement, Statement, Array]:
         """The new statement, the changed one, and the array between them."""
+        from polyc.scheduler.transformations import elements
+
         scop, update = self.scop, self.update
         domain = update.domain.intersect_params(scop.context)
         points = isl.Map.from_domain(domain)  # of each instance: the loops around, the subscripts of the array
@@ -227,6 +228,8 @@ class _Outline:
     def subscripts(self, around: Sequence[Member]) -> dict[str, Expr]:
         """Those of the new array by the names of its loops: the sums that the factors depend on where these are fewer
         than the loops (a padded image rather than all of its windows), else the loops."""
+        from polyc.scheduler.transformations import elements  # (a first product does without)
+
         sums = None if around else elements.sums(self.chosen, self.loops)
         return sums if sums is not None else {name: Var(name) for name in self.loops}
 
