@@ -1,4 +1,4 @@
-"""`python -m benchmarks.everyday [NAME ...] [--seconds S] [--page FILE]`: programs as people write them beside gcc.
+"""`python -m benchmarks.everyday [NAME ...] [--results FOLDER]`: programs as people write them beside gcc.
 
 Those of `examples/everyday`, on one thread. The peer is the program in its own order as C, made by `gcc -O3
 -march=native -ffast-math`. Least processor time of runs in turns. Fails where a result is not that of plain Python
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from math import exp, log
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.busy import least_seconds
+from benchmarks.dated_page import add_outputs, publish
 from examples.everyday import Program, programs
 from polyc.emit.c import cc
 from polyc.emit.targets import host
@@ -29,6 +29,23 @@ FAST = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-f
 LOW = 0.8
 TOLERANCE = 2e-4
 """Of the largest magnitude of an array: sums in f32, in any order."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of a program: `right` as plain Python has it, `same` as gcc has it."""
+
+    name: str
+    right: bool
+    polyc_ms: float
+    gcc_ms: float
+    same: bool
+
+    def text(self) -> str:
+        """As a line of the table."""
+        found = "equal" if self.right else "WRONG", "alike" if self.same else "differs"
+        times = f"{self.polyc_ms:.3f}", f"{self.gcc_ms:.3f}", f"{self.gcc_ms / self.polyc_ms:.2f}"
+        return f"| {' | '.join((self.name, *found, *times))} |"
 
 
 def results(program: Program, given: Any, arguments: Mapping[str, Any]) -> list[np.ndarray]:
@@ -80,52 +97,41 @@ def timed(program: Program, seconds: float, rng: np.random.Generator) -> tuple[f
     kernels = (program.operator.compile(threads=1, **program.large), in_order(program))
     mine, theirs = copied(arguments), copied(arguments)
     same = alike(*(results(program, k(*a.values()), a) for k, a in zip(kernels, (mine, theirs), strict=True)))
-    least, end, rounds = [float("inf")] * 2, time.perf_counter() + seconds, 0
-    while rounds < 3 or time.perf_counter() < end:
-        for n, kernel in enumerate(kernels):
-            start = time.process_time()
-            kernel(*mine.values())
-            least[n] = min(least[n], time.process_time() - start)
-        rounds += 1
-    return 1e3 * least[0], 1e3 * least[1], same
+    runs = {name: partial(k, *mine.values()) for name, k in zip(("polyc", "gcc"), kernels, strict=True)}
+    least = least_seconds(runs, seconds)
+    return 1e3 * least["polyc"], 1e3 * least["gcc"], same
 
 
 def main() -> int:
-    """Print the table; 1 where a program is wrong."""
+    """Print the page; 1 where a program is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="only these")
-    parser.add_argument("--page", type=Path, help="write a Markdown page here")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing for each")
+    add_outputs(parser)
     given = parser.parse_args()
-    rng, wrong, ratios = np.random.default_rng(3), 0, []
-    table = Table("program", "plain Python", "gcc", "polyc, ms", "gcc, ms", "times as fast")
+    rng, rows = np.random.default_rng(3), list[Row]()
     for program in programs():
-        if given.names and program.name not in given.names:
-            continue
-        right = is_right(program, rng)
-        ours, theirs, same = timed(program, given.seconds, rng)
-        wrong += not right
-        ratios.append(theirs / ours)
-        row = ("equal" if right else "WRONG", "alike" if same else "differs", f"{ours:.3f}", f"{theirs:.3f}")
-        table.add_row(program.name, *row, f"{ratios[-1]:.2f}")
-        print(program.name, *row, f"{ratios[-1]:.2f}", file=sys.stderr, flush=True)
-    Console().print(table)
-    if ratios:
-        mean, low = exp(sum(map(log, ratios)) / len(ratios)), sum(r < LOW for r in ratios)
-        said = f"{len(ratios)} programs, geometric mean {mean:.2f}, {low} below {LOW}, {wrong} wrong"
-        print(said)
-        if given.page is not None:
-            given.page.write_text(page(said, table), encoding="utf-8")
-    return int(wrong > 0)
+        if not given.names or program.name in given.names:
+            right = is_right(program, rng)
+            rows.append(Row(program.name, right, *timed(program, given.seconds, rng)))
+            print(rows[-1].text(), file=sys.stderr, flush=True)
+    publish(given, "everyday", page(rows), [asdict(r) for r in rows])
+    return int(not all(r.right for r in rows))
 
 
-def page(said: str, table: Table) -> str:
-    """The table in Markdown, the lowest ratio first."""
-    heads = [str(c.header) for c in table.columns]
-    rows = sorted(zip(*(c.cells for c in table.columns), strict=True), key=lambda row: float(str(row[-1])))
-    lines = [heads, ["---"] * 3 + ["---:"] * 3, *rows]
-    body = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-    return f"# Programs as people write them\n\n`python -m benchmarks.everyday`, {host().cpu}: {said}.\n\n{body}\n"
+def page(rows: Sequence[Row]) -> str:
+    """All rows, the lowest ratio first, under what they come to."""
+    ratios = [r.gcc_ms / r.polyc_ms for r in rows]
+    mean, low = exp(sum(map(log, ratios)) / max(1, len(ratios))), sum(r < LOW for r in ratios)
+    lines = [
+        "# Programs as people write them", "",
+        f"`python -m benchmarks.everyday`, one thread, {host().cpu}: {len(rows)} programs, geometric mean {mean:.2f}, "
+        f"{low} below {LOW}, {sum(not r.right for r in rows)} wrong.", "",
+        "| program | plain Python | gcc | polyc, ms | gcc, ms | times as fast |",
+        "| --- | --- | --- | ---: | ---: | ---: |",
+        *(r.text() for r in sorted(rows, key=lambda r: r.gcc_ms / r.polyc_ms)),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -181,8 +181,8 @@ def _one_differs(a: Load, b: Load) -> bool:
 
 
 def _plain(e: Expr) -> Expr:
-    """Without a conversion between integers."""
-    while isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int:
+    """Without a conversion between integers that hold any subscript: narrower ones would cut it."""
+    while isinstance(e, Cast) and all(t.is_int and t.bits >= i32.bits for t in (e.dtype, e.a.dtype)):
         e = e.a
     return const_int(int(e.value)) if isinstance(e, Const) and e.dtype.is_int else e
 

@@ -46,7 +46,8 @@ def run(stmts: Sequence[Stmt], storage: Mapping[str, Storage]) -> list[Store]:
         at = None if own is None else lanes.beside(own)
         if not isinstance(s, Store) or at is None:
             return []
-        if k and any(isinstance(e, Load | VLoad) and e.array == first.array for e in walk_expr(s.value)):
+        read = (e for top in (s.value, *s.index) for e in walk_expr(top))
+        if k and any(isinstance(e, Load | VLoad) and e.array == first.array for e in read):
             return []
         ahead[at] = s
     order = sorted(ahead)

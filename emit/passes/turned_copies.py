@@ -3,9 +3,10 @@
     for a: for b: D[.., a, .., b] = S[.., b, .., a]
 
 Neighbours in one array lie apart in the other, so element by element each moves alone. A block of L x L elements is
-read as L vectors of the one and written as L vectors of the other; between them registers are read by columns, which
-`emit.passes.columns` makes a network of shuffles. Buffers of a schedule (`Promote`) are filled and emptied so where
-their layout turns the array: panels of products, rows of recurrences side by side.
+read as L vectors of the one and written as L vectors of the other, which take half of the registers at most; between
+them registers are read by columns, which `emit.passes.columns` makes a network of shuffles. Buffers of a schedule
+(`Promote`) are filled and emptied so where their layout turns the array: panels of products, rows of recurrences side
+by side.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _in_blocks(outer: For, target: Target) -> Stmt | None:
             break
     else:
         return None
-    side = target.lanes(store.value.dtype.bits)
+    side = min(target.lanes(store.value.dtype.bits), target.vector_registers // 2)
     for loop in (outer, inner):
         trip = linear(loop.hi) - linear(loop.lo)
         while trip.is_const and side > max(trip.const, 1):

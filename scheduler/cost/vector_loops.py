@@ -252,7 +252,8 @@ def chain(target: Load, value: Expr, name: str) -> float:
     the one that this iteration writes: what each iteration waits for the one before."""
     if isinstance(value, Load):
         return 0.0
-    inside = [chain(target, c, name) for c in value.children() if any(_before(target, x, name) for x in loads(c))]
+    waiting = (c for c in value.children() if any(_before(target, x, name) for x in _asked((c,))[1]))
+    inside = [chain(target, c, name) for c in waiting]
     own = DIVISION if _divides(value) else CALL if isinstance(value, Call) and value.fn not in PAIRS else 1.0
     return own + max(inside) if inside else 0.0
 

@@ -46,8 +46,9 @@ class Program(Core):
         """Compute factors of a sum ahead: the inverse of `inline`.
 
         Arguments: `statement`, which adds up products; `loops`, some of its loops: the factors that no other loop
-        moves become one element of a local array with these subscripts, in this order; `array`, its name; `at`, a
-        loop around the statement in each of whose iterations that is done, default once before the whole nest.
+        moves become one element of a local array with these subscripts, in this order (with the sums of loops that
+        they depend on, where those are fewer: `X[i + a] if i + a < N else 0` has one); `array`, its name; `at`, a loop
+        around the statement in each of whose iterations that is done, default once before the whole nest.
         Before -> after: `k: C[i, j] += alpha * A[i, k] * B[k, j]` -> `i_1: k_1: A_part[i, k] = alpha * A[i, k]`,
         then `k: C[i, j] += A_part[i, k] * B[k, j]`. What is subtracted is negated there.
         Refused when: something that the factors read is overwritten before the element is used; the factors depend

@@ -143,7 +143,8 @@ def _turns(x: Binary, name: str, ends: Ends, spans: Mapping[str, Ends]) -> set[i
             return set()
         by, starts = found
         size = int(x.b.value)
-        first, last = sorted((by * i + start) // size for i, start in zip(ends, starts, strict=True))
+        pieces = [(by * i + start) // size for i in ends for start in starts]
+        first, last = min(pieces), max(pieces)
         if last - first > MOST_PLACES:
             return set(range(MOST_PLACES + 1))
         # by > 0: where a multiple is reached; by < 0: behind where the multiple above is left

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from polyc.poly.binding import linear_form
 from polyc.poly.dtypes import i64
-from polyc.poly.expr import Binary, Const, Expr, Var, const_int, substitute, variables
+from polyc.poly.expr import Binary, Cast, Const, Expr, Var, const_int, substitute, variables, walk
 from polyc.scheduler.transformations.added import unique
 
 Sum = tuple[tuple[str, Fraction], ...]
@@ -42,8 +42,10 @@ def _collect(e: Expr, loops: frozenset[str], found: dict[Sum, None]) -> bool:
 
 
 def _form(e: Expr, loops: frozenset[str]) -> Sum | None:
-    """The part of a sum that loops move, where nothing else does and it is a sum of whole multiples."""
-    linear = linear_form(e) if e.dtype.is_int else None
+    """The part of a sum that loops move, where nothing else does and it is a sum of whole multiples of them, none of
+    which a narrower type may have cut."""
+    whole = e.dtype == i64 and not any(isinstance(x, Cast) for x in walk(e))
+    linear = linear_form(e) if whole else None
     if linear is None or set(linear[0]) - loops or any(c.denominator != 1 for c in linear[0].values()):
         return None
     return tuple(sorted(linear[0].items()))

@@ -51,9 +51,11 @@ def test_every_element_arrives(rows: int, columns: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "dtype", "side"), [("x86-64-v3", "f32", 8), ("x86-64-v3", "f64", 4),
-                                                       ("x86-64-v4", "f32", 16), ("aarch64", "f32", 4)])  # fmt: skip
+                                                       ("x86-64-v4", "f32", 16), ("aarch64", "f32", 4),
+                                                       ("x86-64-v3", "u8", 8), ("x86-64-v4", "u8", 16)])  # fmt: skip
 def test_blocks_have_the_lanes_of_the_target(target: str, dtype: str, side: int) -> None:
-    _, s = turned(20, 40, TYPES[dtype])
+    """No more than half of the registers hold."""
+    _, s = turned(20, 80, TYPES[dtype])
     assert set(blocks(lower(s.scop, s.tree, "f", targets.get(target)))) == {side}
 
 

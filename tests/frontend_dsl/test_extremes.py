@@ -8,7 +8,7 @@ import back_ends
 import numpy as np
 import pytest
 
-from polyc import dims, empty, f32, f64, i32, inout, op
+from polyc import dims, empty, f32, f64, i32, inout, op, u8
 from polyc.emit.targets import host
 from polyc.scheduler.strategies.auto import automatic
 
@@ -174,6 +174,24 @@ def test_a_value_that_others_read_on_the_way_stays_as_it_is() -> None:
 def test_a_place_alone_is_enough() -> None:
     assert reductions(by_place, M=9, N=37) == ["min", "min", "max", "min"]
     assert reductions(from_another_place, N=37) == []
+
+
+def test_a_place_that_its_type_cuts_stays_as_it_is() -> None:
+    """Of 700 places eight bits hold the first 256 only."""
+
+    @op
+    def cut(X: f32[M, N]) -> u8[M]:
+        at = empty(M, u8)
+        for i in range(M):
+            at[i] = u8(0)
+            for j in range(1, N):
+                if X[i, j] < X[i, at[i]]:
+                    at[i] = u8(j)
+        return at
+
+    assert reductions(cut, M=5, N=700) == []
+    x = np.random.default_rng(1).random((5, 700), np.float32)
+    np.testing.assert_array_equal(cut(x), cut.python(x))
 
 
 def test_symbolic_sizes() -> None:

@@ -13,7 +13,7 @@ from differential import oracle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polyc import dims, empty, f64, grid, i64, inout, op
+from polyc import dims, empty, f64, grid, i64, inout, op, u8
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.scheduler.programs import distribute_all
 from polyc.scheduler.schedule import Schedule
@@ -281,6 +281,24 @@ def test_sums_of_loops_are_subscripts() -> None:
     assert [int(e.value) for e in part.shape] == [42]  # type: ignore[attr-defined]
     x, w = np.arange(40.0), np.arange(24.0).reshape(8, 3)
     assert np.array_equal(padded.compile(schedule=s)(x, w), padded.python(x, w))
+
+
+@op
+def cut_off(X: f64[N], W: f64[M, 3]) -> f64[M, N]:
+    """Eight bits of a sum of loops are no sum: two sums may have the same, and be different."""
+    Y = empty((M, N), f64)
+    for m in range(M):
+        for i in range(N):
+            s = X[i]
+            for a in range(3):
+                s += W[m, a] * f64(u8(100 * i + 100 * a))
+            Y[m, i] = s
+    return Y
+
+
+def test_what_a_narrow_type_cuts_is_no_sum_of_loops() -> None:
+    x, w = np.zeros(100), np.random.default_rng(1).integers(-9, 9, (64, 3)).astype(float)
+    assert np.array_equal(cut_off(x, w), cut_off.python(x, w))
 
 
 def test_products_with_what_is_read_on_a_condition_get_tiles() -> None:
