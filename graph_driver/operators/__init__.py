@@ -15,7 +15,7 @@ _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
     "indexing", "resize", "recurrent", "quantization", "einsum", "sampling",
     "spectral", "sorting", "winograd", "pairs", "sparse", "byte_images", "narrow", "loops", "trees",
-    "vectors",
+    "support_vectors",
 )  # fmt: skip
 
 __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "accepts", "lookup", "supported"]

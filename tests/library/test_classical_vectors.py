@@ -12,7 +12,7 @@ from onnx import helper
 from tree_models import FLOAT, INT64, STRING, model_of
 
 import polyc
-from polyc.frontend_dsl.library.vectors import make_coupled, make_distances
+from polyc.frontend_dsl.library.support_vectors import make_coupled, make_distances
 from polyc.poly.dtypes import f32, f64
 from polyc.poly.errors import ModelError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyc.frontend_dsl.library.vectors import make_coupled, make_distances
+from polyc.frontend_dsl.library.support_vectors import make_coupled, make_distances
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import data, need_float, onnx_operator, scop_of
 
