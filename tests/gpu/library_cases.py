@@ -24,9 +24,9 @@ from polyc.frontend_dsl.library import (
     scalar,
     sorting,
     spectral,
+    support_vectors,
     transposed,
     trees,
-    vectors,
     winograd,
 )
 from polyc.frontend_dsl.library.recurrent import Form
@@ -139,8 +139,8 @@ CASES: dict[str, Maker] = {
     "trees_viewed": lambda a, b, c: trees.make_tree_scores(
         f32, f32, b, a, trees.Ensemble(c * c, 1, b, 1, "MAX", trees.VIEWS)
     ),
-    "distances": lambda a, b, c: vectors.make_distances(f32, a, b, c, True),
-    "coupled": lambda a, b, c: vectors.make_coupled(f32, b, 4),
+    "distances": lambda a, b, c: support_vectors.make_distances(f32, a, b, c, True),
+    "coupled": lambda a, b, c: support_vectors.make_coupled(f32, b, 4),
     "gather": lambda a, b, c: indexing.make_gather(f32, i64, a, b, c, 7),
     "gather_elements": lambda a, b, c: indexing.make_gather_elements(f32, i64, (b, c), (b, a), 1),
     "gather_nd": lambda a, b, c: indexing.make_gather_nd(f32, i64, 2, (a, b), c, 7),

@@ -31,9 +31,9 @@ from polyc.frontend_dsl.library import (
     scalar,
     sorting,
     spectral,
+    support_vectors,
     transposed,
     trees,
-    vectors,
 )
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32, f64, i8, i32, i64, u8
@@ -140,8 +140,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "trilu": lambda: movement.make_trilu(f32, 2, 3, 4, 1, True),
     "trees": lambda: trees.make_tree_scores(f32, f64, 19, 3, trees.Ensemble(9, 2, 3, 2)),
     "trees_viewed": lambda: trees.make_tree_scores(f64, f32, 5, 3, trees.Ensemble(9, 1, 18, 1, "MIN", trees.VIEWS[:2])),
-    "distances": lambda: vectors.make_distances(f32, 3, 18, 5, False),
-    "coupled": lambda: vectors.make_coupled(f64, 3, 4),
+    "distances": lambda: support_vectors.make_distances(f32, 3, 18, 5, False),
+    "coupled": lambda: support_vectors.make_coupled(f64, 3, 4),
     "gather": lambda: indexing.make_gather(f32, i64, 2, 3, 4, 5),
     "gather_elements": lambda: indexing.make_gather_elements(f32, i64, (2, 3), (2, 2), 1),
     "gather_nd": lambda: indexing.make_gather_nd(f32, i64, 1, (2, 3), 4, 5),
