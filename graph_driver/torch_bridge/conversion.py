@@ -222,11 +222,12 @@ class _Converter:
         wanted = val[0] if isinstance(val, (tuple, list)) and val else val
         self.build.kind, self.build.operand_memory = name, self._memory_of(node)
         self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) and _known(val) else None
+        self.build.results = self._read_types(node) if _known(val) else []
         function = table().get(name) if isinstance(node.target, torch._ops.OpOverload) else None
         if function is None:
             reason = "polyc has no such operator"
         elif not _known(val) or _foreign([args, kwargs]):
-            reason = "polyc has no such element type"
+            reason = "polyc has no such element type or layout"
         else:
             before = len(self.build.graph.nodes)
             try:
@@ -273,8 +274,16 @@ class _Converter:
         found = dict(zip(wanted, made, strict=True))
         return [found.get(k, v if not isinstance(v, torch.Tensor) else None) for k, v in enumerate(val)]
 
+    def _read_types(self, node: torch.fx.Node) -> list[Any]:
+        """The types of the results of which there are several; None of one that nobody reads."""
+        val = node.meta["val"]
+        if not isinstance(val, (tuple, list)):
+            return []
+        used = _used(node)
+        return [self._type(v) if k in used and isinstance(v, torch.Tensor) else None for k, v in enumerate(val)]
+
     def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
-        return TO_POLYC.get(val.dtype), self.sizes.numbers(val.shape)
+        return TO_POLYC.get(val.dtype) if _is_known(val) else None, self.sizes.numbers(val.shape)
 
     def _memory_of(self, node: torch.fx.Node) -> tuple[tuple[int, ...], int] | None:
         """Strides and offset of the first operand."""
@@ -305,19 +314,21 @@ class _Converter:
                 self.made.results.append(Plain(found))
                 continue
             val = result.meta["val"]
-            shape, stride = self.sizes.numbers(val.shape), self.sizes.numbers(val.stride())
-            alias = self._alias(result, shape, stride)
+            shape = self.sizes.numbers(val.shape)
+            sparse = val.layout is not torch.strided
+            stride = (0,) * len(shape) if sparse else self.sizes.numbers(val.stride())
+            alias = None if sparse else self._alias(result, shape, stride)
             if alias is not None:
                 self.made.results.append(alias)
+                continue
+            if isinstance(found, Foreign):
+                self.made.results.append(Made(len(self.build.graph.outputs), val.dtype, shape, stride))
+                self.build.graph.outputs.append(found.name)
                 continue
             order = dense_order(shape, stride)
             if order is None:
                 order, stride = list(range(len(shape))), _row_major(shape)
             self.build.where = f"{result.name}.result"
-            if isinstance(found, Foreign):
-                self.made.results.append(Made(len(self.build.graph.outputs), val.dtype, shape, stride))
-                self.build.graph.outputs.append(found.name)
-                continue
             stored = self.build.transpose(found, order)
             if stored.name in taken:
                 stored = self.build.op("Identity", stored)
@@ -387,9 +398,13 @@ def _foreign(args: Any) -> bool:
 
 
 def _known(val: Any) -> bool:
-    """Whether polyc has the element types of these fake tensors."""
+    """Whether polyc has the element types and layouts of these fake tensors."""
     several = val if isinstance(val, (tuple, list)) else [val]
-    return all(v.dtype in TO_POLYC for v in several if isinstance(v, torch.Tensor))
+    return all(_is_known(v) for v in several if isinstance(v, torch.Tensor))
+
+
+def _is_known(val: torch.Tensor) -> bool:
+    return val.dtype in TO_POLYC and val.layout is torch.strided
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -37,6 +37,8 @@ class Lowering(Construction):
         """The strides and the offset, in elements, of its first operand in torch's memory."""
         self.result: tuple[DType, tuple[int, ...]] | None = None
         """What torch says of the first result of the ATen node at hand."""
+        self.results: list[tuple[DType, tuple[int, ...]] | None] = []
+        """What torch says of each of its results; None of one that nobody reads, for which None may be given."""
 
 
 REAL = (f32, f64)

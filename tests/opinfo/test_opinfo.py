@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="torch's own samples need it")
 
-from . import __main__ as table
-from .cases import cases, core_operators, samples
-from .runs import EAGER, KERNELS, NO_GRADIENT, REFUSED, Outcome, run
+from . import __main__ as table  # noqa: E402
+from .cases import cases, core_operators, samples  # noqa: E402
+from .runs import EAGER, KERNELS, NO_GRADIENT, REFUSED, WRONG, Outcome, compared, run  # noqa: E402
 
 SHORT = ("add", "amax", "cat", "gather", "scatter", "arange", "where", "native_group_norm")
 MOST = 12  # samples of an OpInfo in the short run
@@ -75,6 +75,21 @@ def test_what_has_no_gradient_counts_for_nothing() -> None:
         for op in (o for o in cases([name])[name] if o.formatted_name in ("argmax", "int")):
             kinds |= {run(op, sample, backward=True).kind for sample in list(samples(op, op.supports_autograd))[:1]}
         assert kinds == {NO_GRADIENT}, (name, kinds)
+
+
+def test_the_judge_of_differences_in_rounding_is_eager_mode_in_double() -> None:
+    """The norm of a single element is 0, and so is the gradient of its weight; in eager mode it is -6.5e-5."""
+    x, calls = torch.tensor([-8.4784]), []
+
+    def norm(x: Any, w: Any) -> tuple[Any, ...]:
+        return torch.native_layer_norm(x, (1,), w, None, 1e-5)[:1]
+
+    def another_each_time(x: Any) -> tuple[Any, ...]:
+        calls.append(x)
+        return (x * len(calls),)
+
+    assert compared(norm, [x, x], [True, True], "norm").kind == KERNELS
+    assert compared(another_each_time, [x], [False], "multiple").kind == WRONG
 
 
 @pytest.mark.long

@@ -23,22 +23,6 @@ def _same(program, *args) -> None:
     assert polyc.torch.compilations()[-1].eager
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-@pytest.mark.parametrize("last", [False, True])
-def test_bags_of_embeddings(mode: str, last: bool) -> None:
-    """The operator has four results of which one is read; some are empty, and torch announces one with an element
-    more than it has (`include_last_offset`)."""
-    ids, offsets = torch.tensor([1, 2, 4, 5, 4, 3]), torch.tensor([0, 3, 6] if last else [0, 3])
-
-    def program(w):
-        return F.embedding_bag(ids, w * 2, offsets, mode=mode, include_last_offset=last) + 1
-
-    _same(program, torch.randn(6, 5))
-    w = torch.randn(6, 5, requires_grad=True)
-    wanted = torch.autograd.grad(program(w).square().sum(), w)
-    torch.testing.assert_close(torch.autograd.grad(polyc.torch.compile(program)(w).square().sum(), w), wanted)
-
-
 def test_empty_results_that_are_read() -> None:
     def returned(x):
         q, r = torch.linalg.qr(x + 1, mode="r")

@@ -10,7 +10,7 @@ from polyc.graph_driver.torch_bridge.lowering import TABLE, Lowered
 
 _MODULES = (
     "elementwise", "casts", "reductions", "movement", "creation", "products", "convolutions", "normalisation",
-    "pooling", "indexing", "windows", "strided", "distances", "masks", "sampling",
+    "pooling", "indexing", "windows", "strided", "distances", "masks", "sampling", "bags",
 )  # fmt: skip
 
 

@@ -44,15 +44,23 @@ def embedding_renorm(b: Lowering, weight: Value, indices: Value, most: float, p:
 
 @aten("embedding_dense_backward.default")
 def embedding_backward(b: Lowering, dy: Value, indices: Value, rows: int, padding: int, by_frequency: bool) -> Value:
-    """Adjoints of rows, added up."""
-    if by_frequency:
-        raise Unsupported("gradients by frequency")
+    """Adjoints of rows, added up; `by_frequency` each divided by how often its row is chosen."""
     width = dy.shape[-1]
     flat, at = b.reshape(b.computed(dy), [indices.size, width]), b.reshape(indices, [indices.size, 1])
+    if by_frequency:
+        often = times_chosen(b, b.cast(b.reshape(indices, [indices.size]), i64), rows)
+        flat = b.op("Div", flat, b.cast(b.reshape(often, at.shape), flat.dtype))
     if padding >= 0:
         flat = b.op("Where", b.op("Equal", at, padding), b.full(0, flat.dtype, (1, 1)), flat)
     zeros = b.full(0, flat.dtype, [rows, width])
     return b.op("ScatterND", zeros, b.cast(at, i64), flat, reduction="add")
+
+
+def times_chosen(b: Lowering, indices: Value, rows: int) -> Value:
+    """For each of a vector of indices, in i64, how often it is there; they are less than `rows`."""
+    ones = b.full(1, i64, indices.shape)
+    often = b.op("ScatterElements", b.full(0, i64, [rows]), indices, ones, axis=0, reduction="add")
+    return b.op("Gather", often, indices, axis=0)
 
 
 @aten("index_select.default")
