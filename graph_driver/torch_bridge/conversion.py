@@ -12,11 +12,13 @@ import torch
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.size import Size, SizeError, evaluate
-from polyc.graph_driver.torch_bridge.aten import table
-from polyc.graph_driver.torch_bridge.eager import EagerCall, Place
-from polyc.graph_driver.torch_bridge.lowering import Foreign, Lowering, Value
+from polyc.graph_driver.torch_bridge.aten import of_complex, table
+from polyc.graph_driver.torch_bridge.aten.complex_numbers import of_pairs, pairs
+from polyc.graph_driver.torch_bridge.aten.spectra import TRANSFORMS
+from polyc.graph_driver.torch_bridge.eager import EagerCall, Place, complex_of, parts_of
+from polyc.graph_driver.torch_bridge.lowering import Complex, Foreign, Lowering, Value
 from polyc.graph_driver.torch_bridge.sizes import Formulas, Sizes, dense_order
-from polyc.graph_driver.torch_bridge.types import TO_POLYC, as_array, polyc_dtype
+from polyc.graph_driver.torch_bridge.types import PARTS, TO_POLYC, as_array, polyc_dtype
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.records import dataclass
 
@@ -136,10 +138,15 @@ class _Converter:
         self.gm, self.strict, self.fixed = gm, strict, fixed
         self.sizes = Formulas() if formulas else Sizes()
         self.build = Lowering(name, self.sizes.symbols if isinstance(self.sizes, Formulas) else None)
+        self.build.strict = strict
         self.made = Converted(self.build.graph)
         self.env: dict[torch.fx.Node, Any] = {}
         self.token: Value | Foreign | None = None
         self.position: dict[torch.fx.Node, int] = {}
+        self._packed: dict[Complex, Foreign] = {}
+        self._complex: dict[Foreign, torch.dtype] = {}
+        """Complex numbers that eager steps make."""
+        self._unpacked: dict[Foreign, Complex] = {}
 
     def run(self, args: Sequence[Any] | None) -> Converted:
         nodes = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
@@ -185,13 +192,15 @@ class _Converter:
         order = dense_order(shape, stride)
         if order is None:
             order, stride = list(range(len(shape))), _row_major(shape)
-        if val.dtype not in TO_POLYC:
-            self.made.arguments.append(Argument(position, val.dtype, shape, stride))
-            return self.build.foreign(node.name, shape)
-        found = self.build.input(node.name, polyc_dtype(val.dtype), [shape[k] for k in order])
         self.made.arguments.append(Argument(position, val.dtype, shape, stride))
+        if not _is_known(val, PARTS):
+            return self.build.foreign(node.name, shape)
         self.build.where = node.name
-        return self.build.transpose(found, [order.index(k) for k in range(len(order))])
+        back, lies = [order.index(k) for k in range(len(order))], [shape[k] for k in order]
+        if val.dtype in PARTS:
+            parts = self.build.input(node.name, polyc_dtype(PARTS[val.dtype]), [*lies, 2])
+            return of_pairs(self.build, self.build.transpose(parts, [*back, len(back)]))
+        return self.build.transpose(self.build.input(node.name, polyc_dtype(val.dtype), lies), back)
 
     def _attribute(self, node: torch.fx.Node) -> Any:
         found: Any = self.gm
@@ -201,7 +210,11 @@ class _Converter:
             return found
         return self._constant(found)
 
-    def _constant(self, tensor: torch.Tensor) -> Value:
+    def _constant(self, tensor: torch.Tensor) -> Value | Complex:
+        if tensor.dtype in PARTS:
+            tensor = tensor.resolve_conj()
+            parts = [self.build.constant(as_array(t), polyc_dtype(t.dtype)) for t in (tensor.real, tensor.imag)]
+            return Complex(*parts)
         return self.build.constant(as_array(tensor), polyc_dtype(tensor.dtype))
 
     # ---- operators ----
@@ -221,21 +234,51 @@ class _Converter:
         self.build.where = node.name
         wanted = val[0] if isinstance(val, (tuple, list)) and val else val
         self.build.kind, self.build.operand_memory = name, self._memory_of(node)
-        self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) and _known(val) else None
-        self.build.results = self._read_types(node) if _known(val) else []
-        function = table().get(name) if isinstance(node.target, torch._ops.OpOverload) else None
+        known = _known(val, PARTS)
+        self.build.result = self._part_type(wanted) if isinstance(wanted, torch.Tensor) and known else None
+        self.build.results = self._read_types(node) if known else []
+        try:
+            function, given, named = self._function(node, args, kwargs, val)
+        except Unsupported as error:
+            return self._in_eager(node, args, kwargs, val, str(error))
+        before = len(self.build.graph.nodes)
+        try:
+            return self._as_torch_says(function(self.build, *given, **named), val)
+        except PolycError as error:
+            del self.build.graph.nodes[before:]
+            return self._in_eager(node, args, kwargs, val, str(error))
+
+    def _function(self, node: torch.fx.Node, args: Any, kwargs: Any, val: Any) -> tuple[Callable[..., Any], Any, Any]:
+        """The function of the table for a node, and the arguments for it. Raises `Unsupported`: there is none."""
+        made_whole = self._foreign_complex([args, kwargs])
+        complex_ = made_whole or not _known(val) or _tensors([args, kwargs], (Complex,))
+        known = _known(val, PARTS)
+        functions = of_complex() if complex_ and known else table()
+        function = functions.get(self.build.kind) if isinstance(node.target, torch._ops.OpOverload) else None
         if function is None:
-            reason = "polyc has no such operator"
-        elif not _known(val) or _foreign([args, kwargs]):
-            reason = "polyc has no such element type or layout"
-        else:
-            before = len(self.build.graph.nodes)
-            try:
-                return self._as_torch_says(function(self.build, *args, **kwargs), val)
-            except PolycError as error:
-                reason = str(error)
-                del self.build.graph.nodes[before:]
-        return self._in_eager(node, args, kwargs, val, reason)
+            raise Unsupported("polyc has no such operator" + (" of complex numbers" if complex_ and known else ""))
+        if made_whole and _is_view(node):
+            raise Unsupported("a view of complex numbers that torch made")
+        if made_whole and not self.strict and all(self._is_torchs(user) for user in node.users):
+            raise Unsupported("between operators in eager mode: numbers would be taken apart for it alone")
+        if known and made_whole:
+            args, kwargs = self._in_parts(args), self._in_parts(kwargs)
+        if not known or _foreign([args, kwargs]):
+            raise Unsupported("polyc has no such element type or layout")
+        return function, args, kwargs
+
+    def _is_torchs(self, node: torch.fx.Node) -> bool:
+        """Whether a reader of complex numbers runs in eager mode in any case."""
+        name = str(node.target).removeprefix("aten.")
+        return node.op == "call_function" and (name in TRANSFORMS or name not in of_complex())
+
+    def _foreign_complex(self, args: Any) -> bool:
+        """Whether complex numbers that an eager step made are among the arguments."""
+        if isinstance(args, dict):
+            args = list(args.values())
+        if isinstance(args, (list, tuple)):
+            return any(self._foreign_complex(a) for a in args)
+        return isinstance(args, Foreign) and args in self._complex
 
     def _as_torch_says(self, found: Any, val: Any) -> Any:
         """Results with torch's element types. Raises `Unsupported`: with other shapes, a bug of the table."""
@@ -243,9 +286,15 @@ class _Converter:
             return [self._as_torch_says(f, v) for f, v in zip(found, val, strict=True)]
         if not isinstance(val, torch.Tensor) or found is None:
             return found
-        dtype, shape = self._type(val)
+        dtype, shape = self._part_type(val)
+        if isinstance(found, Complex) != (val.dtype in PARTS):
+            raise Unsupported("the real part alone")
         if found.shape != shape:
             raise Unsupported(f"polyc makes the shape {list(found.shape)}, torch {list(shape)}: please report this")
+        if isinstance(found, Complex):
+            if found.dtype == dtype:
+                return found
+            return Complex(self.build.cast(found.re, dtype), self.build.cast(found.im, dtype))
         return self.build.cast(found, dtype)
 
     def _in_eager(self, node: torch.fx.Node, args: Any, kwargs: Any, val: Any, reason: str) -> Any:
@@ -255,6 +304,7 @@ class _Converter:
             raise ModelError(f"{where}: data decide this number ({node.target}): keep it a tensor instead")
         operands: list[Value | Foreign] = []
         wanted = _used(node) if several else [0]
+        args, kwargs = self._with_complex(args), self._with_complex(kwargs)
         call = EagerCall(node.target, _placed(args, operands), _placed(kwargs, operands), reason, wanted)  # type: ignore[arg-type]
         eager = Eager(str(node.target), reason, _place(node))
         if isinstance(self.sizes, Formulas):
@@ -269,10 +319,45 @@ class _Converter:
         made = self.build.python(call, operands, [self._type(v) for v in tensors], str(node.target))
         if random and made:
             self.token = made[0]
+        for v, result in zip(tensors, made, strict=True):
+            if isinstance(result, Foreign) and v.dtype in PARTS:
+                self._complex[result] = v.dtype
         if not several:
             return made[0]
         found = dict(zip(wanted, made, strict=True))
         return [found.get(k, v if not isinstance(v, torch.Tensor) else None) for k, v in enumerate(val)]
+
+    def _with_complex(self, args: Any) -> Any:
+        """Arguments for torch: complex numbers are whole again."""
+        if isinstance(args, (list, tuple)):
+            return type(args)(self._with_complex(a) for a in args)
+        if isinstance(args, dict):
+            return {k: self._with_complex(a) for k, a in args.items()}
+        if not isinstance(args, Complex):
+            return args
+        if args not in self._packed:
+            given = list(args.parts) if args.pairs is None else [args.pairs]
+            target = torch.complex if args.pairs is None else complex_of
+            call = EagerCall(target, [Place(k) for k in range(len(given))], {}, "for an operator in eager mode")
+            (self._packed[args],) = self.build.python(call, given, [(None, args.shape)], "complex")  # type: ignore[assignment]
+        return self._packed[args]
+
+    def _in_parts(self, args: Any) -> Any:
+        """Arguments for kernels: complex numbers that an eager step made are in parts."""
+        if isinstance(args, (list, tuple)):
+            return type(args)(self._in_parts(a) for a in args)
+        if isinstance(args, dict):
+            return {k: self._in_parts(a) for k, a in args.items()}
+        if not isinstance(args, Foreign) or args not in self._complex:
+            return args
+        if args not in self._unpacked:
+            part = polyc_dtype(PARTS[self._complex[args]])
+            call = EagerCall(parts_of, [Place(0)], {}, "for kernels", (0, 1))
+            re, im = self.build.python(call, [args], [(part, args.shape)] * 2, "parts")
+            assert isinstance(re, Value) and isinstance(im, Value)
+            self._unpacked[args] = Complex(re, im)
+            self._packed[self._unpacked[args]] = args
+        return self._unpacked[args]
 
     def _read_types(self, node: torch.fx.Node) -> list[Any]:
         """The types of the results of which there are several; None of one that nobody reads."""
@@ -280,10 +365,13 @@ class _Converter:
         if not isinstance(val, (tuple, list)):
             return []
         used = _used(node)
-        return [self._type(v) if k in used and isinstance(v, torch.Tensor) else None for k, v in enumerate(val)]
+        return [self._part_type(v) if k in used and isinstance(v, torch.Tensor) else None for k, v in enumerate(val)]
+
+    def _part_type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
+        return TO_POLYC[PARTS.get(val.dtype, val.dtype)], self.sizes.numbers(val.shape)
 
     def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
-        return TO_POLYC.get(val.dtype) if _is_known(val) else None, self.sizes.numbers(val.shape)
+        return TO_POLYC.get(val.dtype) if _is_known(val, {}) else None, self.sizes.numbers(val.shape)
 
     def _memory_of(self, node: torch.fx.Node) -> tuple[tuple[int, ...], int] | None:
         """Strides and offset of the first operand."""
@@ -310,7 +398,7 @@ class _Converter:
         taken: set[str] = set(self.build.graph.inputs)
         for result in results:
             found = self._value(result)
-            if not isinstance(found, (Value, Foreign)):
+            if not isinstance(found, (Value, Foreign, Complex)):
                 self.made.results.append(Plain(found))
                 continue
             val = result.meta["val"]
@@ -322,6 +410,10 @@ class _Converter:
                 self.made.results.append(alias)
                 continue
             if isinstance(found, Foreign):
+                if found.name in taken:
+                    call = EagerCall(torch.clone, [Place(0)], {}, "a result that is there twice")
+                    (found,) = self.build.python(call, [found], [(None, shape)], "clone")
+                taken.add(found.name)
                 self.made.results.append(Made(len(self.build.graph.outputs), val.dtype, shape, stride))
                 self.build.graph.outputs.append(found.name)
                 continue
@@ -329,7 +421,10 @@ class _Converter:
             if order is None:
                 order, stride = list(range(len(shape))), _row_major(shape)
             self.build.where = f"{result.name}.result"
-            stored = self.build.transpose(found, order)
+            if isinstance(found, Complex):
+                stored = self.build.transpose(pairs(self.build, found), [*order, len(order)])
+            else:
+                stored = self.build.transpose(found, order)
             if stored.name in taken:
                 stored = self.build.op("Identity", stored)
             taken.add(stored.name)
@@ -385,7 +480,7 @@ def _placed(args: Any, operands: list[Value | Foreign]) -> Any:
     return args
 
 
-def _tensors(args: Any, kinds: tuple[type, ...] = (Value, Foreign)) -> bool:
+def _tensors(args: Any, kinds: tuple[type, ...] = (Value, Foreign, Complex)) -> bool:
     if isinstance(args, dict):
         args = list(args.values())
     if isinstance(args, (list, tuple)):
@@ -397,14 +492,14 @@ def _foreign(args: Any) -> bool:
     return _tensors(args, (Foreign,))
 
 
-def _known(val: Any) -> bool:
-    """Whether polyc has the element types and layouts of these fake tensors."""
+def _known(val: Any, more: Mapping[torch.dtype, torch.dtype] | None = None) -> bool:
+    """Whether polyc has the element types, or these are among `more`, and the layouts of these fake tensors."""
     several = val if isinstance(val, (tuple, list)) else [val]
-    return all(_is_known(v) for v in several if isinstance(v, torch.Tensor))
+    return all(_is_known(v, more or {}) for v in several if isinstance(v, torch.Tensor))
 
 
-def _is_known(val: torch.Tensor) -> bool:
-    return val.dtype in TO_POLYC and val.layout is torch.strided
+def _is_known(val: torch.Tensor, more: Mapping[torch.dtype, torch.dtype]) -> bool:
+    return (val.dtype in TO_POLYC or val.dtype in more) and val.layout is torch.strided
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from polyc.graph_driver.torch_bridge.aten import table
+from polyc.graph_driver.torch_bridge.aten import of_complex, table
 from polyc.graph_driver.torch_bridge.backend import decompositions
 
 
@@ -24,7 +24,7 @@ def core_operators() -> Iterator[str]:
 
 def page() -> str:
     """The page as Markdown."""
-    ours, theirs = table(), {str(k).removeprefix("aten.") for k in decompositions()}
+    ours, theirs = {**table(), **of_complex()}, {str(k).removeprefix("aten.") for k in decompositions()}
     rows = [
         (name, "kernels" if name in ours else "decomposed" if name in theirs else "eager") for name in core_operators()
     ]

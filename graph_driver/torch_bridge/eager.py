@@ -43,6 +43,17 @@ class EagerCall:
         return f"EagerCall({self.target}, {self.args}, {self.kwargs})"
 
 
+def complex_of(parts: torch.Tensor) -> torch.Tensor:
+    """Complex numbers of their real and imaginary parts, which are the last axis: in memory of their own, since that of
+    the parts is another tensor's after this step."""
+    return torch.view_as_complex(parts.clone(memory_format=torch.contiguous_format))
+
+
+def parts_of(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The real and the imaginary parts of complex numbers."""
+    return z.real, z.imag
+
+
 def filled(args: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """Arguments with the tensors in their places."""
     if isinstance(args, Place):

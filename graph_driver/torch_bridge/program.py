@@ -49,7 +49,7 @@ class Program:
         if self.model is not None:
             given = [_read(args[k], dtype, shape, stride) for k, dtype, shape, stride in self._arguments]
             made = [torch.empty_strided(m.shape, m.stride, dtype=m.dtype) for m in self._made]
-            steps = _Steps(self.model, given, made) if self._in_python else None
+            steps = _Steps(self.model, _real(given), _real(made)) if self._in_python else None
             host = None if steps is None else steps.run
             self._executor.run_at([t.data_ptr() for t in given], [t.data_ptr() for t in made], host)
             if steps is not None:
@@ -102,8 +102,20 @@ class AllSizesProgram:
         return found
 
 
-def _read(arg: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    """The argument where it lies, or a copy that lies as the program reads it."""
+def _real(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """With complex numbers as what they are in memory: two real ones each."""
+    return [torch.view_as_real(t) if t.dtype.is_complex and t.layout is torch.strided else t for t in tensors]
+
+
+def _read(
+    arg: torch.Tensor | None, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]
+) -> torch.Tensor:
+    """The argument where it lies, or a copy that lies as the program reads it, with what torch puts off (conjugation,
+    another sign) done. None is a token, which has no elements: torch orders operators with effects by it."""
+    if arg is None:
+        return torch.empty(shape, dtype=dtype)
+    if arg.is_neg() or arg.is_conj():
+        arg = arg.resolve_neg().resolve_conj()
     if arg.stride() == stride and arg.shape == shape:
         return arg
     if arg.shape != shape:

@@ -21,6 +21,10 @@ TO_POLYC: Mapping[torch.dtype, DType] = {
     torch.bool: dtypes.bool_,
 }  # fmt: skip
 TO_TORCH: Mapping[DType, torch.dtype] = {ours: theirs for theirs, ours in TO_POLYC.items()}
+PARTS: Mapping[torch.dtype, torch.dtype] = {
+    torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,
+}  # fmt: skip
+"""The element type of the real and imaginary parts of complex numbers."""
 
 
 def polyc_dtype(dtype: torch.dtype) -> DType:
@@ -67,7 +71,7 @@ def promoted(*operands: Operand) -> DType:
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
     """A tensor on the CPU as an array of polyc's element type, without a copy where it is contiguous."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().resolve_neg().contiguous()
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(dtypes.bf16.np)
     return tensor.numpy()

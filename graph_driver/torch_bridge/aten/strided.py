@@ -79,6 +79,19 @@ def _numbers(b: Lowering, x: Value, size: Sequence[int], stride: Sequence[int], 
     return found
 
 
+@aten("unfold.default", "unfold_copy.default")
+def unfold(b: Lowering, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows of `size` along an axis, one each `step`, along a last axis."""
+    assert b.result is not None
+    if not x.rank:
+        return b.reshape(x, b.result[1])
+    axis = x.axis(dim)
+    many = b.result[1][axis]
+    at = np.arange(many, dtype=np.int64)[:, None] * step + np.arange(size, dtype=np.int64)
+    found = b.op("Gather", x, b.constant(at, i64), axis=axis)
+    return b.moved_last(found, axis + 1)[0]
+
+
 @aten("as_strided.default", "as_strided_copy.default")
 def as_strided(b: Lowering, x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Value:
     """Elements by their place in memory."""
