@@ -134,6 +134,15 @@ def fmod(b: Lowering, x: Operand, y: Operand) -> Value:
     return b.op("Mod", b.computed(p), b.computed(q), fmod=1)
 
 
+@aten("angle.default")
+def angle(b: Lowering, x: Value) -> Value:
+    """0 or pi of real numbers, and NaN of NaN."""
+    assert b.result is not None
+    x = b.computed(b.cast(x, b.result[0]))
+    turned = b.op("Where", b.op("Less", x, 0.0), b.full(math.pi, x.dtype, ()), b.full(0, x.dtype, ()))
+    return b.op("Where", b.op("IsNaN", x), x, turned)
+
+
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(b: Lowering, x: Operand, y: Operand) -> Value:
     """`x ** y`; of small numbers by products."""

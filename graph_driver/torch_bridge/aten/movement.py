@@ -95,6 +95,13 @@ def slice_(
     return b.slice(x, dim, first, max(first, last), step)
 
 
+@aten("narrow_copy.default")
+def narrow(b: Lowering, x: Value, dim: int, start: int, length: int) -> Value:
+    """`length` indices of an axis."""
+    start = start + x.shape[x.axis(dim)] if start < 0 else start
+    return slice_(b, x, dim, start, start + length)
+
+
 @aten("select.int", "select_copy.int")
 def select(b: Lowering, x: Value, dim: int, index: int) -> Value:
     """One index of an axis."""

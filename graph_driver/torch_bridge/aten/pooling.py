@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyc.graph_driver.torch_bridge.aten.windows import Ranges, range_sums
+from polyc.graph_driver.torch_bridge.aten.windows import Ranges, adaptive, range_sums
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
 from polyc.poly.dtypes import i64
 
@@ -49,12 +49,56 @@ def max_pool_backward(
     dilation: Sequence[int], ceil_mode: bool, indices: Value,
 ) -> Value:  # fmt: skip
     """Each adjoint is added where the window's largest element was."""
-    rank = len(kernel)
+    return _put_back(b, dy, x, indices, len(kernel))
+
+
+def _put_back(b: Lowering, dy: Value, x: Value, indices: Value, rank: int) -> Value:
+    """Adjoints added up at places in the planes of `rank` axes."""
     plane, many = math.prod(x.shape[-rank:]), math.prod(x.shape[:-rank])
     each = [many, math.prod(dy.shape[-rank:])]
     zeros = b.full(0, dy.dtype, [many, plane])
     found = b.op("ScatterElements", zeros, b.reshape(indices, each), b.reshape(dy, each), axis=1, reduction="add")
     return b.reshape(found, x.shape)
+
+
+@aten("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_max_pool(b: Lowering, x: Value, size: Sequence[int]) -> list[Value]:
+    """The largest elements of as many windows as the result has elements, and where they are in their plane."""
+    assert b.result is not None
+    rank, shape = len(size), b.result[1]
+    extents, lead = x.shape[-rank:], list(x.shape[:-rank])
+    if not math.prod(shape):
+        return [b.full(0, *b.result), b.full(0, i64, shape)]
+    if not any(n % m for n, m in zip(extents, size)):
+        kernel = [n // m for n, m in zip(extents, size)]
+        return max_pool(b, x, kernel, kernel)
+    axes, found = [adaptive(n, m) for n, m in zip(extents, size)], x
+    for k, ranges in enumerate(axes):  # each axis becomes its windows and the places in them; the last is repeated
+        longest = np.arange(int((ranges.end - ranges.begin).max()))
+        at = np.minimum(ranges.begin[:, None] + longest, ranges.end[:, None] - 1)
+        found = b.op("Gather", found, b.constant(at, i64), axis=len(lead) + 2 * k)
+    lengths, first = found.shape[len(lead) + 1 :: 2], len(lead)
+    order = [*range(first), *range(first, found.rank, 2), *range(first + 1, found.rank, 2)]
+    flat = b.reshape(b.transpose(found, order), [*lead, *size, math.prod(lengths)])
+    largest = b.op("ReduceMax", flat, b.integers([flat.rank - 1]), keepdims=0)
+    place = b.op("ArgMax", flat, axis=flat.rank - 1, keepdims=0)
+    index: Value | None = None
+    for k, (ranges, extent) in enumerate(zip(axes, extents)):
+        within = b.op("Mod", b.op("Div", place, math.prod(lengths[k + 1 :])), lengths[k])
+        wide = [-1] + [1] * (rank - 1 - k)
+        most, begin = (b.constant(v.reshape(wide), i64) for v in (ranges.end - ranges.begin - 1, ranges.begin))
+        at_axis = b.op("Add", b.op("Min", within, most), begin)
+        index = at_axis if index is None else b.op("Add", b.op("Mul", index, extent), at_axis)
+    assert index is not None
+    return [largest, index]
+
+
+@aten("adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_backward(b: Lowering, dy: Value, x: Value, indices: Value) -> Value:
+    """Each adjoint is added where the window's largest element was."""
+    if not dy.size:
+        return b.full(0, x.dtype, x.shape)
+    return _put_back(b, dy, x, indices, 3 if "3d" in b.kind else 2)
 
 
 # ---- other sizes ----
