@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, loads, walk
+from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int, loads, walk
 from polyc.poly.forms.affine import NotAffine, functions, set_space, to_set
-from polyc.poly.reduction import reads_updated, updates_once
+from polyc.poly.reduction import with_reduction
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
@@ -127,11 +127,10 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
     record = _without_choice(record)
-    value, reduction = _reduction(record, reassociate, domain)
-    return Statement(
-        name, iters, domain.coalesce(), record.array.name, record.index, value, record.predicate(), reduction,
+    return with_reduction(Statement(
+        name, iters, domain.coalesce(), record.array.name, record.index, record.value, record.predicate(), None,
         tuple(dynamic), record.span,
-    )  # fmt: skip
+    ), reassociate)  # fmt: skip
 
 
 def _data_bound(loop: Loop) -> DynamicBound:
@@ -164,10 +163,6 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
     return var.le_set(lo).intersect(var.gt_set(hi))
 
 
-_REDUCTIONS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": "and", "or": "or",
-               "&": "&", "|": "|", "^": "^"}  # fmt: skip
-
-
 def _without_choice(record: Record) -> Record:
     """`if v > x: x = v`, `x = v if v > x else x` and the like as `x = max(x, v)`: Python's, bit for bit."""
     here, value = Load(record.array.name, record.index, record.value.dtype), record.value
@@ -182,56 +177,6 @@ def _without_choice(record: Record) -> Record:
         return record
     guards = tuple(g for g in record.guards if g is not last)
     return replace(record, guards=guards, value=Binary(op, here, value, value.dtype))
-
-
-def _reduction(record: Record, reassociate: bool, domain: isl.Set) -> tuple[Expr, str | None]:
-    """The value with its accumulator first, and the reduction's operator."""
-    value, name = record.value, record.array.name
-    if not isinstance(value, Binary) or value.op not in _REDUCTIONS:
-        return value, None
-    allowed = reassociate or not value.dtype.is_float
-    here = Load(name, record.index, value.dtype)
-    if allowed and here not in (value.a, value.b):
-        value = _accumulator_first(value, here, domain)
-    a, b = value.a, value.b
-    if a != here and b == here and value.op != "-":
-        exact = value.op in ("+", "*", "&", "|", "^") or not value.dtype.is_float
-        if value.op not in ("and", "or") and (exact or allowed):
-            a, b = b, a
-    predicate = record.predicate()
-    others = [b, *record.index, *([] if predicate is None else [predicate])]
-    if not allowed or a != here:
-        return value, None
-    if any(load.array == name for e in others for load in loads(e)):
-        if updates_once(here, domain) or reads_updated(here, others, domain) is not None:
-            return value, None
-    return Binary(value.op, a, b, value.dtype), _REDUCTIONS[value.op]
-
-
-def _accumulator_first(value: Binary, here: Load, domain: isl.Set) -> Binary:
-    """`(s + a) - b` as `s + (a - b)`, where many instances update `s`; products alike."""
-    if value.op not in _CHAINS:
-        return value
-    summands = list(_chain(value, _CHAINS[value.op], False))
-    if sum(e == here for e, _ in summands) != 1 or (here, True) in summands or updates_once(here, domain):
-        return value
-    (first, negative), *rest = [part for part in summands if part[0] != here]
-    added: Expr = Unary("neg", first, first.dtype) if negative else first
-    for e, negative in rest:
-        added = Binary("-" if negative else _CHAINS[value.op], added, e, value.dtype)
-    return Binary(_CHAINS[value.op], here, added, value.dtype)
-
-
-_CHAINS = {"+": "+", "-": "+", "*": "*"}
-
-
-def _chain(e: Expr, op: str, negative: bool) -> Iterator[tuple[Expr, bool]]:
-    """The operands of nested sums (or products), and whether they are subtracted."""
-    if isinstance(e, Binary) and _CHAINS.get(e.op) == op:
-        yield from _chain(e.a, op, negative)
-        yield from _chain(e.b, op, negative != (e.op == "-"))
-    else:
-        yield e, negative
 
 
 # ---- the schedule tree ---------------------------------------------------------------------

@@ -61,6 +61,11 @@ def open_sites(scop: Scop) -> tuple[Site, ...]:
     return tuple(site for s in scop.statements.values() for site in _Finder(scop, s).sites())
 
 
+def may_leave(scop: Scop, statement: str) -> bool:
+    """Whether an access of a statement may leave its array: evaluating it then is an error, which is not to be lost."""
+    return next(_Finder(scop, scop.statements[statement]).sites(), None) is not None
+
+
 def open_axes(scop: Scop, s: Statement, load: Load, where: isl.Set) -> tuple[int, ...]:
     """The axes of a load that nothing proves to be inside in the instances `where` of a statement."""
     finder = _Finder(scop, s)

@@ -8,14 +8,14 @@ solves in place do); which of their updates come before is a conflict like any o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.access import guarded_loads
 from polyc.poly.dtypes import DType, bool_
-from polyc.poly.expr import Binary, Const, Expr, Load, loads
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, loads
 from polyc.poly.forms.affine import NotAffine, to_pw_aff
 from polyc.poly.scop import Scop, Statement
 
@@ -37,6 +37,63 @@ def identity(op: str, dtype: DType) -> Const:
         return Const((1 << dtype.bits) - 1 if op == "min" else 0, dtype)
     half = 1 << (dtype.bits - 1)
     return Const(half - 1 if op == "min" else -half, dtype)
+
+
+_OPERATORS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": "and", "or": "or",
+              "&": "&", "|": "|", "^": "^"}  # fmt: skip
+_CHAINS = {"+": "+", "-": "+", "*": "*"}
+
+
+def with_reduction(stmt: Statement, reassociate: bool) -> Statement:
+    """A statement that is not known to be a reduction as the one that it is: its value with the accumulator first. The
+    statement itself where it is none.
+
+    Args:
+        stmt: the statement.
+        reassociate: whether sums of floats may change their order.
+    """
+    value = stmt.value
+    if not isinstance(value, Binary) or value.op not in _OPERATORS:
+        return stmt
+    allowed = reassociate or not value.dtype.is_float
+    here = Load(stmt.array, stmt.index, value.dtype)
+    if allowed and here not in (value.a, value.b):
+        value = _accumulator_first(value, here, stmt.domain)
+    a, b = value.a, value.b
+    if a != here and b == here and value.op != "-":
+        exact = value.op in ("+", "*", "&", "|", "^") or not value.dtype.is_float
+        if value.op not in ("and", "or") and (exact or allowed):
+            a, b = b, a
+    others = [b, *stmt.index, *([] if stmt.predicate is None else [stmt.predicate])]
+    if not allowed or a != here:
+        return replace(stmt, value=value)
+    if any(load.array == stmt.array for e in others for load in loads(e)):
+        if updates_once(here, stmt.domain) or reads_updated(here, others, stmt.domain) is not None:
+            return replace(stmt, value=value)
+    return replace(stmt, value=Binary(value.op, a, b, value.dtype), reduction=_OPERATORS[value.op])
+
+
+def _accumulator_first(value: Binary, here: Load, domain: isl.Set) -> Binary:
+    """`(s + a) - b` as `s + (a - b)`, where many instances update `s`; products alike."""
+    if value.op not in _CHAINS:
+        return value
+    summands = list(_chain(value, _CHAINS[value.op], False))
+    if sum(e == here for e, _ in summands) != 1 or (here, True) in summands or updates_once(here, domain):
+        return value
+    (first, negative), *rest = [part for part in summands if part[0] != here]
+    added: Expr = Unary("neg", first, first.dtype) if negative else first
+    for e, negative in rest:
+        added = Binary("-" if negative else _CHAINS[value.op], added, e, value.dtype)
+    return Binary(_CHAINS[value.op], here, added, value.dtype)
+
+
+def _chain(e: Expr, op: str, negative: bool) -> Iterator[tuple[Expr, bool]]:
+    """The operands of nested sums (or products), and whether they are subtracted."""
+    if isinstance(e, Binary) and _CHAINS.get(e.op) == op:
+        yield from _chain(e.a, op, negative)
+        yield from _chain(e.b, op, negative != (e.op == "-"))
+    else:
+        yield e, negative
 
 
 def reorders(scop: Scop, stmt: Statement) -> bool:

@@ -129,6 +129,11 @@ def _shuffled_dims(rank: int, r: random.Random) -> list[int] | list[list[int]]:
     return [[d, block, 0], *([k, 1, 0] for k in dims if k != d), [d, 1, block]]
 
 
+def _unsplit(s: Schedule, r: random.Random) -> Arguments:
+    """A loop over strips, where there is one."""
+    return {"loop": r.choice([n for n in s.loops if n.endswith(".out")] or list(s.loops))}
+
+
 def _relayout(s: Schedule, r: random.Random) -> dict[str, Any]:
     """A local array and its dimensions in any order."""
     array = _local(s, r)["array"]
@@ -162,6 +167,7 @@ def _set_order(s: Schedule, r: random.Random) -> Arguments:
 PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "split": lambda s, r: {"loop": _loop(s, r), "size": r.choice((1, 2, 3, 4, 8))},
     "strip_mine": lambda s, r: {"loop": _loop(s, r), "size": r.choice((2, 3, 4))},
+    "unsplit": _unsplit,
     "tile": _tile,
     "unroll_and_jam": lambda s, r: {"loop": _loop(s, r), "factor": r.choice((2, 3, 4))},
     "index_split": lambda s, r: {"loop": _loop(s, r), "at": _at(s, r)},
@@ -195,6 +201,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "read_first": _read_first,
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
     "eliminate": lambda s, r: {},
+    "normalise": lambda s, r: {},
     "relayout": _relayout,
     "recompute": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
 }  # fmt: skip
@@ -209,5 +216,7 @@ WEIGHTS = {
     "set_order": 0.3,
     "eliminate": 0,
     "recompute": 0,
+    "normalise": 0,
+    "unsplit": 0,
     "relayout": 0,  # what seeds draw stays as it was; `test_transformations_properties.py` proposes it by name
 }

@@ -24,6 +24,7 @@ COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",
     "polyc.graph_driver.worker.compile_operator", "polyc.graph_driver.worker.tuned",
     "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
+    "polyc.scheduler.strategies.loop_form", "polyc.scheduler.strategies.outer_order",
     "polyc.scheduler.strategies.privatising", "polyc.scheduler.strategies.short_loops",
     "polyc.scheduler.strategies.wraps", "polyc.scheduler.transformations.elements",
     "polyc.scheduler.strategies.product_blocks", "polyc.scheduler.strategies.tables",

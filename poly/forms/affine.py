@@ -67,6 +67,13 @@ def linear_aff(expr: Expr, space: isl.Space) -> isl.Aff | None:
     return out
 
 
+def terms_of(expr: Expr) -> dict[str, int] | None:
+    """The coefficients of a sum of multiples of variables, without zeros, and under the name "" its constant; None for
+    other expressions. No variable in it stands under a cast that changes its value."""
+    terms: dict[str, int] = {}
+    return {n: c for n, c in terms.items() if c} if _add_terms(expr, 1, terms) else None
+
+
 def _add_terms(e: Expr, factor: int, terms: dict[str, int]) -> bool:
     """Add `factor * e` to the coefficients by variable (the constant has no name); whether it is such a sum."""
     if isinstance(e, Var):

@@ -1,4 +1,4 @@
-"""Cutting loops into blocks and parts: `split strip_mine tile unroll_and_jam index_split peel version`."""
+"""Cutting loops into blocks and parts: `split strip_mine unsplit tile unroll_and_jam index_split peel version`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ class Blocks(Core):
         """
         tree = tiling.strip_mine(self.scop, self.tree, loop, size)
         return self._step("strip_mine", {"loop": loop, "size": size}, tree, "none")
+
+    @each_loop
+    def unsplit(self, loop: str, guarded: bool = False) -> Self:
+        """Leave out a loop over blocks of others: the inverse of `strip_mine`.
+
+        Arguments: `loop`, whose values the other loops around each statement determine.
+        Before -> after: `i.out = i // 8, j, i` -> `j, i`.
+        Refused when: instances would have the same time; a dependence would run backwards.
+        """
+        tree = tiling.unsplit(self.scop, self.tree, loop)
+        return self._step("unsplit", {"loop": loop}, tree, guarded=guarded)
 
     def tile(self, loops: Sequence[str] | str, sizes: Sequence[int] | int, guarded: bool = False) -> Self:
         """Cut neighbouring nested loops into blocks and run block by block.

@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather read_first rfactor eliminate relayout recompute`."""
+unite_statements gather read_first rfactor eliminate normalise relayout recompute`."""
 
 from __future__ import annotations
 
@@ -186,6 +186,24 @@ class Program(Core):
         if scop is self.scop:
             raise ScheduleError("eliminate: every instance is needed, and no array has the values of another")
         return self._step("eliminate", {}, scop.tree, "none", scop=scop)
+
+    def normalise(self) -> Self:
+        """Bring loops and choices to their normal form: iterators without offsets, statements without iterators of
+        blocks, `t = a if c else b` for `t = b; if c: t = a`.
+
+        Arguments: none; before all steps that change the order.
+        Before -> after: `b: i in 32 * b .. 32 * b + 31: S[b, i]` -> `b = i // 32: i: S[i]`; `k = 1 .. K: Y[k - 1] +=
+        X[c] * W[c, k - 1]` -> `k = 0 .. K - 1: Y[k] += X[c] * W[c, k]`. The order stays the same.
+        Refused when: all of it has that form; earlier steps have changed the order.
+        """
+        from polyc.poly.rewriting.loop_form import normal_loops
+
+        if self.tree != of_scop(self.scop.tree, self.scop):
+            raise ScheduleError("normalise is for loops as the program has them: earlier steps have changed the order")
+        scop = normal_loops(self.scop)
+        if scop is self.scop:
+            raise ScheduleError("normalise: loops and choices have their normal form")
+        return self._step("normalise", {}, scop.tree, "none", scop=scop)
 
     def relayout(self, array: str, layout: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Store a local array otherwise.

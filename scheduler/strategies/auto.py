@@ -12,10 +12,11 @@ from typing import Any
 
 from polyc.poly.budgets import AUTOMATIC, AUTOMATIC_GPU, OverBudget, scaled
 from polyc.poly.depth import nested
+from polyc.poly.expr import Const, Var, loads
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import Sequence, loop_names, loops_below
 from polyc.scheduler.recognition.contraction import recognise, recognise_sweep
@@ -25,7 +26,7 @@ from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.chains import chains
 from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gathering import gather
-from polyc.scheduler.strategies.joining import join
+from polyc.scheduler.strategies.joining import join, join_lines
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.shrinking import shrink
@@ -129,6 +130,24 @@ def waste(plan: Planner) -> None:
         eliminate(plan)
 
 
+def loop_form(plan: Plan) -> None:
+    """Loops, choices and named values in their normal form (`strategies/loop_form.py`); most programs have it."""
+    if not all(_is_plain(plan.scop, s) for s in plan.scop.statements.values()):
+        from polyc.scheduler.strategies.loop_form import normal_form_of_loops
+
+        normal_form_of_loops(plan)
+
+
+def _is_plain(scop: Scop, s: Statement) -> bool:
+    """Whether a statement has all its iterators as subscripts, without offsets, and gives no scalar a value."""
+    array = scop.arrays[s.array]
+    if s.predicate is not None or s.dynamic or (array.kind == "local" and array.expanded):
+        return False
+    subscripts = {e for index in (s.index, *(x.index for x in loads(s.value))) for e in index}
+    found = {e.name for e in subscripts if isinstance(e, Var)}
+    return found.issuperset(s.iters) and all(isinstance(e, (Var, Const)) for e in subscripts)
+
+
 def private_arrays(plan: Planner) -> None:
     """Working arrays for each iteration (`strategies/privatising.py`); scalars of the source are so from the start."""
     if any(a.kind == "local" and len(a.shape) > a.expanded for a in plan.scop.arrays.values()):
@@ -151,6 +170,15 @@ def product_blocks(plan: Planner) -> None:
         from polyc.scheduler.strategies.product_blocks import in_blocks_with_neighbours
 
         in_blocks_with_neighbours(plan)
+
+
+def outer_loops(plan: Planner) -> None:
+    """Outer loops in the order of the arrays (`strategies/outer_order.py`), and nests of the same lines as one."""
+    if not plan.claimed.issuperset(plan.scop.statements):
+        from polyc.scheduler.strategies.outer_order import outer_order
+
+        outer_order(plan)
+        join_lines(plan)
 
 
 def vector_loops(plan: Planner) -> None:
@@ -176,6 +204,7 @@ def short_loops(plan: Planner) -> None:
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "waste": waste,
+    "loops": loop_form,
     "private arrays": private_arrays,
     "reading order": reading_order,
     "gathering": gather,
@@ -185,6 +214,7 @@ STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "contraction": contractions,
     "columns": column_blocks,
     "rows": row_values,
+    "order": outer_loops,
     "vector": vector_loops,
     "fusion": join,
     "transposition": transpose,

@@ -7,15 +7,17 @@ intermediate arrays can shrink to what one iteration needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import islpy as isl
 
-from polyc.poly.expr import variables
-from polyc.poly.scop import Statement
+from polyc.poly.expr import Const, Expr, Var, loads, substitute, variables
+from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Member, loops_around, time_map
 from polyc.scheduler.cost.cache_blocks import HANDED_ON, MOST_STATEMENTS
+from polyc.scheduler.cost.vector_loops import iterator
 from polyc.scheduler.questions.coincidence import Pair, narrowed
 from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, parts
 
@@ -24,13 +26,24 @@ INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they
 
 def join(plan: Plan) -> None:
     """Join greedily, sequence by sequence, outermost first, until nothing changes."""
+    _each_pair(plan, try_join)
+
+
+def join_lines(plan: Plan) -> None:
+    """Join whole nests that hand nothing to each other and touch the same cache lines; before there are vector loops,
+    as what is stored at `A[i, 0]` and `A[i, 1]` is one run of vectors."""
+    _each_pair(plan, _try_join_lines)
+
+
+def _each_pair(plan: Plan, what: Callable[[Plan, str, str], None]) -> None:
+    """Try it with all neighbours, until nothing changes."""
     done: set[tuple[str, str]] = set()
     while True:
         pair = _candidate(plan, done)
         if pair is None:
             return
         done.add(pair)
-        try_join(plan, *pair)
+        what(plan, *pair)
 
 
 def _candidate(plan: Plan, done: set[tuple[str, str]]) -> tuple[str, str] | None:
@@ -72,6 +85,53 @@ def try_join(plan: Plan, a: str, b: str) -> None:
     steps += [("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first[:depth], second[:depth])]
     names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first[:depth], second[:depth]))
     plan.attempt(f"nests {a}, {b}", f"fuse {names}", lambda s: s.batch(*steps), depth=depth)
+
+
+def _try_join_lines(plan: Plan, a: str, b: str) -> None:
+    """Join two neighbouring nests that touch the same cache lines, if all their loops are alike."""
+    (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
+    if len(first) != len(second) or not (is_flat(body_a) and is_flat(body_b)):
+        return
+    if len(first[0].schedule) + len(second[0].schedule) > MOST_STATEMENTS or not _same_lines(plan, first, second):
+        return
+    shared = narrowed(between(plan, first[0], second[0]), plan.around(a))
+    if shared or common_depth(plan, first, second, shared) < len(first):
+        return
+    steps = [("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first, second, strict=True)]
+    names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first, second, strict=True))
+    plan.attempt(f"nests {a}, {b}", f"fuse {names}, which touch the same lines", lambda s: s.batch(*steps))
+
+
+def _same_lines(plan: Plan, first: list[Member], second: list[Member]) -> bool:
+    """Whether two nests that hand nothing to each other write different elements of the same cache lines, or read the
+    same elements, and compute each of theirs at once."""
+    touched = [_touched(plan.scop, [*_around(plan, nest), *nest]) for nest in (first, second)]
+    if None in touched:
+        return False
+    (writes, reads), (others, again) = (t for t in touched if t is not None)
+    lines = {(array, index[:-1]) for array, index in writes if index and isinstance(index[-1], Const)}
+    return bool(lines & {(array, index[:-1]) for array, index in others if index}) or bool(reads & again)
+
+
+Element = tuple[str, tuple[Expr, ...]]
+
+
+def _touched(scop: Scop, nest: list[Member]) -> tuple[set[Element], set[Element]] | None:
+    """The elements that the statements in some loops write and read, with the loops' numbers for iterators; None where
+    a statement adds up, or has other iterators."""
+    writes: set[Element] = set()
+    reads: set[Element] = set()
+    for name in nest[-1].schedule:
+        s = scop.statements[name]
+        own = [iterator(s, m.schedule[name]) for m in nest]
+        if s.reduction is not None or s.predicate is not None or s.dynamic or None in own or set(own) != set(s.iters):
+            return None
+        point: dict[str, Expr] = {i: Var(f"{k}") for k, i in enumerate(own) if i is not None}
+        writes.add((s.array, tuple(substitute(e, point) for e in s.index)))
+        for load in loads(s.value):
+            if load.index:
+                reads.add((load.array, tuple(substitute(e, point) for e in load.index)))
+    return writes, reads
 
 
 def _stays_in_cache(plan: Plan, nest: list[Member], depth: int) -> bool:

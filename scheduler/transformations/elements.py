@@ -36,7 +36,7 @@ def _collect(e: Expr, loops: frozenset[str], found: dict[Sum, None]) -> bool:
         return True
     form = _form(e, loops)
     if form is not None:
-        found[form] = None
+        found[_upwards(form)] = None
         return True
     return bool(e.children()) and all(_collect(c, loops, found) for c in e.children())
 
@@ -49,6 +49,11 @@ def _form(e: Expr, loops: frozenset[str]) -> Sum | None:
     if linear is None or set(linear[0]) - loops or any(c.denominator != 1 for c in linear[0].values()):
         return None
     return tuple(sorted(linear[0].items()))
+
+
+def _upwards(form: Sum) -> Sum:
+    """The sum or its negative, whose first factor is positive: an expression depends on both or on none."""
+    return form if not form or form[0][1] > 0 else tuple((name, -factor) for name, factor in form)
 
 
 def _expr(form: Sum) -> Expr:
@@ -67,7 +72,7 @@ def rewritten(e: Expr, subscripts: Mapping[str, Expr], own: Mapping[str, Expr]) 
     if all(isinstance(x, Var) for x in subscripts.values()):
         return substitute(e, own)
     loops = frozenset(n for x in subscripts.values() for n in variables(x))
-    places = {_form(x, loops): own[name] for name, x in subscripts.items()}
+    places = {_upwards(form): own[name] for name, x in subscripts.items() if (form := _form(x, loops)) is not None}
 
     def moved(e: Expr) -> Expr:
         if not variables(e) & loops:
@@ -77,7 +82,10 @@ def rewritten(e: Expr, subscripts: Mapping[str, Expr], own: Mapping[str, Expr]) 
             return e.with_children(tuple(map(moved, e.children())))
         linear = linear_form(e)
         assert linear is not None
-        return _plus(places[form], int(linear[1]))
+        place = places[_upwards(form)]
+        if _upwards(form) == form:
+            return _plus(place, int(linear[1]))
+        return Binary("-", const_int(int(linear[1])), place, i64)
 
     return moved(e)
 

@@ -14,13 +14,14 @@ from functools import reduce
 import islpy as isl
 
 from polyc.poly.access import Access, accesses
+from polyc.poly.certificates import may_leave
 from polyc.poly.dependences import value_flow_among
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Load, loads, substitutable, substitute
 from polyc.poly.forms.affine_expr import choose, function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
-from polyc.poly.reduction import identity, rounds_alike
+from polyc.poly.reduction import identity, rounds_alike, updates_once, with_reduction
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Node, Promote
@@ -67,12 +68,15 @@ def inline(scop: Scop, array: str) -> Inlined:
     for name, by_load in reads.items():
         reader = scop.statements[name]
         _check_reader(reader, array)
+        always = {load: all(a.must for a in group) for load, group in by_load.items()}
         values: dict[Load, Expr] = {}
         for load, group in by_load.items():
             sources = _sources(scop, array, writes, group)
+            if not always[load]:
+                _check_harmless(scop, array, name, sources)
             changed += [(name, a, m) for source in sources for a, m in _changed(scop, source, name)]
             values[load] = _value(reader, sources) if sources else identity("+", load.dtype)  # it never happens
-        statements[name] = _rewritten(reader, values)
+        statements[name] = _rewritten(scop, reader, values)
         if not rounds_alike(scop, reader, statements[name]):
             raise ScheduleError(f"cannot inline '{array}': {name} adds it up rounded, and the order of sums is fixed")
     violation = _violation(scop, changed) if changed else None
@@ -98,6 +102,16 @@ def _check_reader(reader: Statement, array: str) -> None:
         raise ScheduleError(f"cannot inline '{array}': {reader.name} computes it from its own values")
     if any(load.array == array for d in reader.dynamic for e in (d.lo, d.hi) for load in loads(e)):
         raise ScheduleError(f"cannot inline '{array}': a loop bound of {reader.name} reads it")
+
+
+def _check_harmless(scop: Scop, array: str, reader: str, sources: Sequence[Source]) -> None:
+    """An access that leaves its array is an error, also where nobody uses the value."""
+    for source in sources:
+        if may_leave(scop, source.producer.name):
+            raise ScheduleError(
+                f"cannot inline '{array}': {source.producer.name} may leave an array, and {reader} reads the value on "
+                "a condition only"
+            )
 
 
 def _sources(scop: Scop, array: str, writes: Sequence[Access], reads: Sequence[Access]) -> list[Source]:
@@ -145,11 +159,13 @@ def _value(reader: Statement, sources: Sequence[Source]) -> Expr:
         of = isl.PwMultiAff.from_map(source.flow.reverse())
         point = {name: function_expr(of.get_at(k), reader.iters, where) for k, name in enumerate(source.producer.iters)}
         cases.append((where, substitute(source.producer.value, point)))
+    cases.sort(key=lambda case: case[0].n_basic_set())  # the last one needs no condition
     return fold(choose(cases, reader.iters, reader.domain))
 
 
-def _rewritten(reader: Statement, values: Mapping[Load, Expr]) -> Statement:
-    """The reader with loads replaced; a reduction that now reads its own array elsewhere is none any more."""
+def _rewritten(scop: Scop, reader: Statement, values: Mapping[Load, Expr]) -> Statement:
+    """The reader with loads replaced; a reduction that now reads its own array elsewhere is none any more, and what
+    adds to its own element now is one."""
 
     def new(e: Expr) -> Expr:
         if isinstance(e, Load) and e in values:
@@ -167,7 +183,11 @@ def _rewritten(reader: Statement, values: Mapping[Load, Expr]) -> Statement:
         own = sum(load.array == reader.array for load in loads(changed.value))
         if own > sum(load.array == reader.array for load in loads(reader.value)):
             return replace(changed, reduction=None)
-    return changed
+        return changed
+    once = all(load.array != reader.array for load in loads(changed.value)) or updates_once(
+        reader.target, reader.domain
+    )
+    return changed if once else with_reduction(changed, scop.reassociate)
 
 
 def without(node: Node, keep: frozenset[str], array: str) -> Node:

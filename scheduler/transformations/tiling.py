@@ -1,4 +1,4 @@
-"""Cutting loops into blocks: `split`, `strip_mine`, `tile`. Pure tree edits, unchecked.
+"""Cutting loops into blocks, and back: `split`, `strip_mine`, `tile`, `unsplit`. Pure tree edits, unchecked.
 
 What makes no sense on the tree (no such loop, not one size for each, a name that is taken) is a `ScheduleError`.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Member, Node, loop_names
+from polyc.poly.tree import Member, Node, loop_names, time_maps
 from polyc.poly.words import counted
 from polyc.scheduler.arguments import positive
 from polyc.scheduler.transformations.tree_edit import (
+    band_of,
     chain_of,
     locate,
     put,
@@ -32,6 +34,19 @@ def split(scop: Scop, tree: Node, loop: str, size: int) -> Node:
 def strip_mine(scop: Scop, tree: Node, loop: str, size: int) -> Node:
     """`i` -> `i.out` (number of the strip), `i.in` (the old values of `i`)."""
     return _cut(scop, tree, loop, size, absolute=True)
+
+
+def unsplit(scop: Scop, tree: Node, loop: str) -> Node:
+    """The tree without a loop whose values others determine."""
+    spot = locate(tree, loop)
+    refuse_dynamic(scop, spot.member, "left out")
+    members = (*spot.band.members[: spot.index], *spot.band.members[spot.index + 1 :])
+    new = put(spot.path, band_of(members, spot.band.child, spot.band.permutable))
+    for name in spot.member.schedule:
+        times = time_maps(new, {name: scop.statements[name].domain.intersect_params(scop.context)})
+        if not reduce(lambda a, b: a.union(b), times).is_injective():
+            raise ScheduleError(f"loop '{loop}' is no loop over blocks: without it instances of {name} share a time")
+    return new
 
 
 def _cut(scop: Scop, tree: Node, loop: str, size: int, absolute: bool) -> Node:

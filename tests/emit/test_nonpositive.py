@@ -174,8 +174,8 @@ def test_where_nothing_exceeds_the_maximum(operator: Any, cheap: bool) -> None:
     changed = x.copy()
     with np.errstate(all="ignore"):
         expected = operator.python(changed)
-    scop = operator.scop()
-    tree = operator.schedule().tree
+    schedule = operator.schedule()
+    scop, tree = schedule.scop, schedule.tree
     for backend in BACK_ENDS:
         kernel = compile_kernel(scop, tree, None, backend)
         given = x.copy()

@@ -74,6 +74,16 @@ def products(u: f32, A: f32[M, K], B: f32[K, N], C: inout(f32[M, N])):
 
 
 @op
+def strips(A: f32[N], B: f32[N]) -> f32[N]:
+    C = empty((N,), f32)
+    for b in range(0, N, 32):
+        for i in range(b + 1, min(b + 32, N) + 1):
+            t = A[i - 1] * B[i - 1]
+            C[i - 1] = t if t > 0.0 else 0.0
+    return C
+
+
+@op
 def upsampled(g: f32[N], w: f32[5], X: inout(f32[2 * N + 3])):
     for o, k in grid(N, 5):
         X[2 * o + k] += g[o] * w[k]
@@ -206,6 +216,7 @@ PROGRAMS = {
     "shifted": shifted,
     "halves": halves,
     "upsampled": upsampled,
+    "strips": strips,
     "lu": lu,
     "solved": solved,
     "orthogonal": orthogonal,
@@ -234,6 +245,7 @@ GROUPS = (
     Group("Blocks", (
         Example("split", "stencil", 's.split("i", 8)'),
         Example("strip_mine", "stencil", 's.strip_mine("i", 8)'),
+        Example("unsplit", "stencil", 's.unsplit("i.out")', first='s.strip_mine("i", 8)', refused='s.unsplit("t")'),
         Example("tile", "matmul", 's.tile(["i", "j", "k"], [64, 64, 16])',
                 refused='polyc_stencil.tile(["t", "i"], [4, 8])'),
         Example("unroll_and_jam", "matmul", 's.unroll_and_jam("i", 4)'),
@@ -280,6 +292,7 @@ GROUPS = (
         Example("read_first", "shifted", 's.read_first("S1", "A[i + 1]").reorder_statements(["S1_A_read", "S0"])'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
         Example("eliminate", "borders", "s.eliminate()"),
+        Example("normalise", "strips", "s.normalise()"),
         Example("recompute", "smooth", 's.recompute("t", "j").fuse("j_1", "j").contract("t")',
                 refused='s.recompute("A", "j")'),
         Example("relayout", "between", 's.relayout("t", [1, 0])', refused='s.relayout("A", [1, 0])'),

@@ -11,12 +11,14 @@ from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.row_residency import hold_rows
 from polyc.scheduler.strategies.gpu.storage import keep_near
 from polyc.scheduler.strategies.joining import join
+from polyc.scheduler.strategies.loop_form import normal_form_of_loops
 from polyc.scheduler.strategies.waste import eliminate
 
 __all__ = ["GPU_STRATEGIES", "GpuPlan"]
 
 GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
     "waste": eliminate,
+    "loops": normal_form_of_loops,
     "chains": gpu_chains,
     "contraction": gpu_contractions,
     "fusion": join,
