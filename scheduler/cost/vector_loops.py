@@ -188,6 +188,13 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     return apart
 
 
+def _access_cost(scop: Scop, load: Load, name: str, lanes: int, write: bool) -> float:
+    """The same for an array of the program: a scalar that the front end has given a copy for each iteration has no
+    rows, it becomes a register."""
+    cost, array = access_cost(load, name, lanes, write), scop.arrays[load.array]
+    return min(cost, 1.0 / lanes) if array.kind == "local" and 0 < array.expanded == len(array.shape) else cost
+
+
 def diagonal(scop: Scop, member: Member, stmts: Iterable[str]) -> bool:
     """Whether neighbouring iterations move several subscripts of one access: no vector access has such elements.
 
@@ -234,8 +241,8 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
         if it is None:
             total += len(seen) * GATHER + SCATTER
             continue
-        written = access_cost(s.target, it, lanes, True)
-        total += sum(access_cost(load, it, lanes, False) for load in seen) + written
+        written = _access_cost(scop, s.target, it, lanes, True)
+        total += sum(_access_cost(scop, load, it, lanes, False) for load in seen) + written
         if written == 0.0:
             # One chain of updates waits for its own results; lanes are combined at the end.
             total += LATENCY if lanes == 1 else HORIZONTAL / (extent or UNKNOWN_EXTENT)

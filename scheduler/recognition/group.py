@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+import islpy as isl
+
 from polyc.poly.expr import Load, Var, loads
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import loop_dim, time_map
 from polyc.scheduler.recognition.contraction import (
     Contraction,
     recognise,
@@ -61,6 +64,8 @@ def examine_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group
             return f"{stmt.name}, in the same nest, writes {stmt.array} and not the result {c.update.array}"
         if not _align(stmt, aligned, group):
             return f"{stmt.name}, in the same nest, does not go over {c.update.target.array} one element at a time"
+        if first.index(stmt) > first.index(c.update) and not _reads(stmt, aligned) and _elsewhere(stmt, c, group):
+            return f"{stmt.name}, in the same nest, writes other elements of {c.update.array}"
         (group.before if first.index(stmt) < first.index(c.update) else group.after).append(stmt)
     while start + taken < len(nests) and len(nests[start + taken]) == 1:
         stmt = scop.statements[nests[start + taken][0]]
@@ -77,6 +82,17 @@ def _recognised(stmts: Sequence[Statement]) -> list[Contraction]:
 
 def _reads(stmt: Statement, aligned: Mapping[str, tuple[str, ...]]) -> bool:
     return any(load.array in aligned for load in loads(stmt.value))
+
+
+def _elsewhere(stmt: Statement, c: Contraction, group: Group) -> bool:
+    """Whether a statement writes no element that the contraction updates."""
+    own, theirs = group.iters[stmt.name], c.outputs
+    return bool(_over(stmt, [own[o] for o in theirs]).is_disjoint(_over(c.update, theirs)))
+
+
+def _over(s: Statement, iters: Sequence[str]) -> isl.Set:
+    """The values that iterators take together."""
+    return time_map(s.domain, [loop_dim(s.domain, s.iters.index(i)) for i in iters]).range()
 
 
 def _align(stmt: Statement, aligned: dict[str, tuple[str, ...]], group: Group) -> bool:

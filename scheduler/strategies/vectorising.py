@@ -134,22 +134,26 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
 
         if apart_in_strips(plan, members[-1]):
             return
-        _lines_innermost(plan, members)
+        inner = _lines_innermost(plan, members)
+        if inner is not None and apart_in_strips(plan, inner):
+            return
         plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=rounded(choice.serial))
         return
     _sink_and_mark(plan, members, choice)
 
 
-def _lines_innermost(plan: Planner, members: list[Member]) -> None:
-    """The serial loop innermost that goes along cache lines most."""
+def _lines_innermost(plan: Planner, members: list[Member]) -> Member | None:
+    """The serial loop innermost that goes along cache lines most; the loop if it was not."""
     stmts = tuple(members[-1].schedule)
     if any(is_dynamic(plan.scop, m) for m in members):
-        return
+        return None
     costs = {m.name: vector_cost(plan.scop, m, stmts, 1, None) for m in members}
     best = min(reversed(costs), key=lambda name: costs[name])
     if costs[best] < GAIN * costs[members[-1].name]:
         order = [*(n for n in costs if n != best), best]
-        plan.attempt(f"loop {best}", f"{best} innermost", lambda s: s.permute(order), cost=rounded(costs[best]))
+        if plan.attempt(f"loop {best}", f"{best} innermost", lambda s: s.permute(order), cost=rounded(costs[best])):
+            return plan.member(best)
+    return None
 
 
 def _why_serial(plan: Planner, members: list[Member]) -> str:

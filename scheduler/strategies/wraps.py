@@ -56,7 +56,7 @@ def cut_at_wraps(plan: Planner, members: Sequence[Member]) -> list[str]:
         if not 0 < len(places) <= MOST_PLACES or ends[1] - ends[0] < LEAST_VECTORS * lanes * len(places):
             continue
         if _cost(plan, _unfolded(plan.scop, m, stmts, ends), m, stmts) < GAIN * kept:
-            return _cut(plan, m, places, ends, lanes)
+            return _cut(plan, m, members, places, ends, lanes)
     return []
 
 
@@ -67,11 +67,20 @@ def _cost(plan: Planner, scop: Scop, m: Member, stmts: Sequence[str]) -> float:
     return vector_cost(scop, m, stmts, lanes, extent)
 
 
-def _cut(plan: Planner, m: Member, places: Sequence[int], ends: Ends, lanes: int) -> list[str]:
-    """The loop cut there; its parts that fill a vector."""
-    names = [m.name]
+def _cut(
+    plan: Planner, m: Member, nest: Sequence[Member], places: Sequence[int], ends: Ends, lanes: int
+) -> list[str]:  # fmt: skip
+    """The loop cut there, as the innermost of its nest but for sums; its parts that fill a vector."""
+    names, given = [m.name], [x.name for x in nest]
+    others = [x for x in nest if x is not m]
+    place = len(others)
+    while place and _adds_up(plan, others[place - 1]):
+        place -= 1
+    order = [x.name for x in (*others[:place], m, *others[place:])]
 
     def apart(s: Schedule) -> Schedule:
+        if order != given:  # it is to be the vector loop
+            s = s.permute(order)
         for at in places:
             before = set(s.loops)
             s = s.index_split(names[-1], at)
@@ -83,6 +92,12 @@ def _cut(plan: Planner, m: Member, places: Sequence[int], ends: Ends, lanes: int
         return []
     edges = [ends[0], *places, ends[1] + 1]
     return [name for name, low, high in zip(names, edges, edges[1:], strict=False) if high - low >= lanes]
+
+
+def _adds_up(plan: Planner, m: Member) -> bool:
+    """Whether a loop only runs over sums."""
+    found = ((s, iterator(s, m.schedule[s.name])) for s in (plan.scop.statements[n] for n in m.schedule))
+    return all(s.reduction is not None and i is not None and i not in variables(s.target) for s, i in found)
 
 
 def _ends(plan: Planner, m: Member) -> Ends | None:

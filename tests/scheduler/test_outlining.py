@@ -13,7 +13,7 @@ from differential import oracle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polyc import dims, empty, f64, grid, i64, inout, op, u8
+from polyc import dims, empty, f64, grid, i64, inout, op, u8, zeros
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.scheduler.programs import distribute_all
 from polyc.scheduler.schedule import Schedule
@@ -301,8 +301,23 @@ def test_what_a_narrow_type_cuts_is_no_sum_of_loops() -> None:
     assert np.array_equal(cut_off(x, w), cut_off.python(x, w))
 
 
-def test_products_with_what_is_read_on_a_condition_get_tiles() -> None:
-    assert any("v in its place" in note for note in padded.compile(N=100, M=64, threads=1).report()["notes"])
+@op
+def padded_by_if(X: f64[N], W: f64[M, 3]) -> f64[M, N]:
+    """The value that a condition of the loops replaces."""
+    Y = zeros((M, N), f64)
+    for m in range(M):
+        for i in range(N):
+            for a in range(3):
+                v = 0.0
+                if i + a >= 1 and i + a <= N:
+                    v = X[i + a - 1]
+                Y[m, i] += W[m, a] * v
+    return Y
+
+
+@pytest.mark.parametrize("padded", [padded, padded_by_if], ids=lambda o: o.name)
+def test_products_with_what_is_read_on_a_condition_get_tiles(padded: Any) -> None:
+    assert any("register tile" in note for note in padded.compile(N=100, M=64, threads=1).report()["notes"])
     for n in (100, 97):
         x, w = np.random.default_rng(n).integers(-9, 9, n).astype(float), np.arange(64 * 3.0).reshape(64, 3)
         assert np.array_equal(padded(x, w), padded.python(x, w))

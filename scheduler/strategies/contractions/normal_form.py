@@ -15,7 +15,7 @@ from math import prod
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Binary, Expr, Load, Var, variables
+from polyc.poly.expr import Binary, Expr, Load, Var, loads, variables
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.forms.ranges import extremes
 from polyc.poly.products import products
@@ -65,7 +65,8 @@ def _factors_in_place(plan: Plan, nest: Sequence[str]) -> bool:
             if array is None or array.kind != "local" or len(array.shape) != array.expanded or not array.shape:
                 continue
             who = users(plan.scop, factor.array)
-            if len(who) == 2 and who <= set(nest):
+            readers = [n for n in who if any(x.array == factor.array for x in loads(plan.scop.statements[n].value))]
+            if readers == [stmt.name] and who <= set(nest):
                 new = partial(Schedule.inline, array=factor.array)
                 found |= plan.attempt(f"local {factor.array}", f"{factor.array} in its place", new)
     return found
