@@ -55,6 +55,9 @@ def separate_places(builder: Builder) -> None:
 def _visit(builder: Builder, block: Block) -> None:
     items: list[Loop | Record] = []
     for item in block.items:
+        whole = item
+        if isinstance(item, Loop):
+            item = _tightened(item)
         search = _search(builder, item) if isinstance(item, Loop) else None
         spelled = _by_place(builder, items[-1], item) if search is None and isinstance(item, Loop) and items else None
         if spelled is not None:
@@ -63,10 +66,54 @@ def _visit(builder: Builder, block: Block) -> None:
         if search is not None:
             items += _Parts(builder, search).items()
             continue
+        item = whole
         items.append(item)
         if isinstance(item, Loop):
             _visit(builder, item.body)
     block.items[:] = items
+
+
+def _tightened(loop: Loop) -> Loop:
+    """The loop without a condition on its iterator that all of its stores are under: its bounds say it."""
+    stores = [r for r in loop.body.items if isinstance(r, Record)]
+    guards = [r.guards[len(loop.guards)] for r in stores if len(r.guards) > len(loop.guards)]
+    if loop.step != 1 or loop.dynamic or loop.kind or not stores or len(guards) != len(loop.body.items):
+        return loop
+    bound = _bound(loop, guards[0])
+    if bound is None or any(g != guards[0] for g in guards):
+        return loop
+    new = replace(loop, lo=bound[0], hi=bound[1], body=Block())
+    for r in stores:
+        kept = (*r.guards[: len(loop.guards)], *r.guards[len(loop.guards) + 1 :])
+        new.body.items.append(replace(r, loops=(*r.loops[:-1], new), guards=kept))
+    return _tightened(new)
+
+
+def _bound(loop: Loop, guard: Guard) -> tuple[Expr, Expr] | None:
+    """The bounds of a loop where a condition holds; None if it is none on the iterator alone."""
+    lo, hi = loop.lo, loop.hi
+    if guard.condition is not None or guard.affine is None:
+        return None
+    waiting = [guard.affine]
+    while waiting:
+        test = waiting.pop()
+        if isinstance(test, Binary) and test.op == "and":
+            waiting += [test.a, test.b]
+            continue
+        if not isinstance(test, Binary) or test.op not in _TURNED:
+            return None
+        op, a, b = test.op, test.a, test.b
+        if b == Var(loop.name, i64):
+            op, a, b = _TURNED[op], b, a
+        if a != Var(loop.name, i64) or loop.name in _names(b):
+            return None
+        b = add(b, const_int(1)) if op in ("<=", ">") else b
+        lo = tidy(Binary("max", lo, b, i64)) if op in (">", ">=") else lo
+        hi = tidy(Binary("min", hi, b, i64)) if op in ("<", "<=") else hi
+    return lo, hi
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)

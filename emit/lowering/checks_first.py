@@ -68,7 +68,11 @@ def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None
     seldom: dict[str, Statement] = {}
     groups = {}
     quick = Largest(scop.arrays, record)
+    looked_at: list[Site] = []
     for number, site in settled.items():
+        if any(_implies(earlier, site) for earlier in looked_at):
+            continue
+        looked_at.append(site)
         name = f"check{number}"
         made = _statement(scop, name, number, site, record, known)
         if made is None:
@@ -84,6 +88,14 @@ def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None
 
     parts = [(program(p), q) for p, q in ((seldom, quick), (always, None)) if p]
     return First(tuple(parts), groups, frozenset(settled))
+
+
+def _implies(earlier: Site, site: Site) -> bool:
+    """Whether an access before has asked for the same subscript, in all instances that come to this one."""
+    same = (earlier.statement, earlier.depth, earlier.index, earlier.size)
+    if same != (site.statement, site.depth, site.index, site.size):
+        return False
+    return earlier.when == site.when[: len(earlier.when)] and bool(site.where.is_subset(earlier.where))
 
 
 class _Known:

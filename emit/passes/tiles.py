@@ -32,7 +32,8 @@ from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite, substi
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
-LONGEST = 128  # a longer vector loop has a cheap remainder of its own
+LONGEST = 128  # a longer vector loop has a cheap remainder of its own,
+MOST_VECTORS = 8  # if it has more vectors than this
 
 
 Bounds = Mapping[str, tuple[Expr, Expr]]
@@ -323,7 +324,7 @@ class _Separator:
                 body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:
             limit = full(loop)
-            if limit is not None and limit.conditions and limit.trip <= LONGEST:
+            if limit is not None and limit.conditions and limit.trip <= max(LONGEST, MOST_VECTORS * (loop.factor or 1)):
                 pending = [*pending, *(c for c in limit.conditions if c not in pending)]
                 return replace(loop, lo=limit.lo, hi=limit.hi, body=body), pending
         return replace(loop, body=body), pending

@@ -112,6 +112,20 @@ def from_another_place(X: f32[N]) -> i32[()]:
     return best
 
 
+@op
+def under_a_condition_of_the_loop(X: f32[M, N]) -> i32[M]:
+    """The loop begins and ends where a condition says it."""
+    R = empty((M,), i32)
+    for i in range(M):
+        b = 0
+        for j in range(N):
+            if 1 <= j and j < N - 1:
+                if X[i, j] > X[i, b]:
+                    b = j
+        R[i] = i32(b)
+    return R
+
+
 CASES: dict[Any, tuple[tuple[int, ...], ...]] = {
     largest: ((9, 37),),
     smallest_below_a_limit: ((5, 41), ()),
@@ -119,6 +133,7 @@ CASES: dict[Any, tuple[tuple[int, ...], ...]] = {
     in_chosen_rows: ((6, 35), (6,), (), ()),
     keeps_a_trace: ((37,), (37,)),
     by_place: ((9, 37),),
+    under_a_condition_of_the_loop: ((9, 37),),
     from_another_place: ((41,),),
 }
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0]
@@ -200,3 +215,7 @@ def test_symbolic_sizes() -> None:
         best, at = largest(x[:, :n])
         np.testing.assert_array_equal(at, x[:, :n].argmax(1))
         np.testing.assert_array_equal(best, x[:, :n].max(1))
+
+
+def test_a_condition_on_the_iterator_is_a_bound() -> None:
+    assert reductions(under_a_condition_of_the_loop, M=3, N=9) == ["max", "min"]
