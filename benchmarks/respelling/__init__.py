@@ -1,0 +1,1 @@
+"""Other spellings of programs (`python -m benchmarks.respelled`)."""
