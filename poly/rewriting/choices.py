@@ -16,6 +16,7 @@ import islpy as isl
 from polyc.poly.access import accesses
 from polyc.poly.certificates import may_leave
 from polyc.poly.expr import Binary, Expr, Load, Select, loads, rewrite, substitutable
+from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import NotAffine, to_pw_aff
 from polyc.poly.forms.affine_expr import set_expr
 from polyc.poly.reduction import with_reduction
@@ -23,10 +24,15 @@ from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Node, walk
 from polyc.poly.tree import Sequence as InOrder
 
+MOST_STATEMENTS = 64
+"""Of a program that is looked through: of long ones most is a chain that no strategy would know."""
+LARGEST = 64
+"""Parts of a value that may be put into another one."""
+
 
 def with_choices(scop: Scop) -> Scop:
     """The same program with one value for each such chain; the Scop itself where there is none."""
-    if not any(_replaces(scop, s) for s in scop.statements.values()):
+    if len(scop.statements) > MOST_STATEMENTS or not any(_replaces(scop, s) for s in scop.statements.values()):
         return scop
     while (found := _first(scop)) is not None:
         before, after = found
@@ -90,8 +96,9 @@ def _replaced(scop: Scop, parts: Sequence[Filter], after: Statement) -> str | No
 
 
 def _plain(a: Statement) -> bool:
-    """Whether the statement just gives its element a value."""
-    return a.predicate is None and a.reduction is None and not a.dynamic and substitutable(a.value)
+    """Whether the statement just gives its element a value, and a small one."""
+    small = sum(1 for _ in walk_expr(a.value)) <= LARGEST
+    return small and a.predicate is None and a.reduction is None and not a.dynamic and substitutable(a.value)
 
 
 def _same_element(a: Statement, b: Statement) -> bool:

@@ -325,6 +325,25 @@ def test_choices_are_values() -> None:
     assert len(scop.statements) == 3  # v, w and Y
 
 
+def chain(length: int) -> Any:
+    """A scalar that many statements change in turn, each on its condition."""
+    steps = "".join(f"        if X[i, {k}] > 7:\n            h = h * 3 + X[i, {k}]\n" for k in range(length))
+    text = f"@op\ndef program(X: i32[N, {length}]) -> i32[N]:\n    Y = empty((N,), i32)\n    for i in range(N):\n"
+    space = dict(globals())
+    text += f"        h = X[i, 0]\n{steps}        Y[i] = h\n    return Y\n"
+    exec(compile(text, register(text, "program"), "exec"), space)
+    return space["program"]
+
+
+def test_long_chains_stay_statements() -> None:
+    """One value of all of them would double with each step."""
+    assert 2 < len(with_choices(chain(20).scop(N=3)).statements) < 21
+    scop = chain(80).scop(N=3)
+    assert with_choices(scop) is scop
+    x = rng.integers(0, 14, (3, 20)).astype(np.int32)
+    assert np.array_equal(chain(20)(x), chain(20).python(x))
+
+
 def test_clamped_subscripts_are_extremes() -> None:
     scop = with_choices(clamped_by_conditions.scop(M=4, N=64))
     (value,) = (str(s.value) for s in scop.statements.values() if s.array == "p")
