@@ -17,11 +17,11 @@ from polyc.poly.access import accesses
 from polyc.poly.certificates import may_leave
 from polyc.poly.expr import Binary, Expr, Load, Select, loads, rewrite, substitutable
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.forms.affine import NotAffine, terms_of, to_pw_aff
 from polyc.poly.forms.affine_expr import set_expr
 from polyc.poly.reduction import with_reduction
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, Node, walk
+from polyc.poly.tree import Band, Filter, Leaf, Node, loop_dim, loops_around, walk
 from polyc.poly.tree import Sequence as InOrder
 
 MOST_STATEMENTS = 64
@@ -57,6 +57,30 @@ def _first(scop: Scop) -> tuple[str, str] | None:
     return None
 
 
+def is_copy(scop: Scop, array: str) -> bool:
+    """Whether a local array is a scalar with a copy for each iteration of loops: its subscripts are the iterators of
+    loops around all of its accesses, but for constants. (What the front end makes of a scalar; that it has made it is
+    no part of a Scop's text, on which steps depend alone.)"""
+    a = scop.arrays[array]
+    return a.kind == "local" and bool(a.shape) and all(loop_of(scop, array, d) for d in range(len(a.shape)))
+
+
+def loop_of(scop: Scop, array: str, d: int) -> str | None:
+    """The loop around all accesses to an array whose iterator is, but for a constant, subscript `d` of each."""
+    found: set[str] = set()
+    for a in accesses(scop):
+        if a.array == array:
+            terms = terms_of(a.load.index[d]) or {}
+            names = [n for n in terms if n]
+            s = scop.statements[a.stmt]
+            if len(names) != 1 or terms[names[0]] != 1 or names[0] not in s.iters:
+                return None
+            own = loop_dim(s.domain, s.iters.index(names[0]))
+            around = (m for m in loops_around(scop.tree, s.name) if m.schedule[s.name].plain_is_equal(own))
+            found.add(next((m.name for m in around), ""))
+    return found.pop() if len(found) == 1 else None
+
+
 def _replaces(scop: Scop, s: Statement) -> bool:
     """Whether a statement may give an element another value than the one that it has just got: on a condition, or a
     scalar of the source one that is computed from it, or a whole number (which are subscripts, most often)."""
@@ -64,10 +88,9 @@ def _replaces(scop: Scop, s: Statement) -> bool:
         return False
     if s.predicate is not None:
         return True
-    array = scop.arrays[s.array]
     own = sum(load.array == s.array and load.index == s.index for load in loads(s.value))
-    copy = array.kind == "local" and 0 < array.expanded == len(array.shape)
-    return copy and (own == 1 or (own == 0 and array.dtype.is_int))
+    number = own == 0 and scop.arrays[s.array].dtype.is_int
+    return (own == 1 or number) and scop.arrays[s.array].kind == "local" and is_copy(scop, s.array)
 
 
 def _alone(part: Filter) -> str | None:

@@ -36,7 +36,7 @@ from polyc.poly.expr import (
 )
 from polyc.poly.forms.affine import terms_of
 from polyc.poly.forms.ranges import smallest
-from polyc.poly.rewriting.choices import with_choices
+from polyc.poly.rewriting.choices import is_copy, loop_of, with_choices
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Member, Node, loop_dim, loop_names, loops_below
@@ -67,7 +67,7 @@ def _without_followers(scop: Scop, marked: set[str]) -> Scop:
         iters = None if loop in marked else _iterators(scop, loop)
         if iters is None or not all(_bound_to_others(scop.statements[n], i) for n, i in iters.items()):
             continue
-        slim = _without_dims(scop, iters)
+        slim = _without_dims(scop, loop, iters)
         change = None if slim is None else _followers(slim, iters)
         if slim is not None and change is not None:
             scop = _changed(slim, change)
@@ -95,16 +95,14 @@ def _followers(scop: Scop, iters: Mapping[str, str]) -> Change | None:
     return found
 
 
-def _without_dims(scop: Scop, iters: Mapping[str, str]) -> Scop | None:
-    """The program without the dimensions that the front end has given local arrays for a loop: the other subscripts of
-    an element say which iteration it belongs to. None where they do not, or the program has such subscripts."""
+def _without_dims(scop: Scop, loop: str, iters: Mapping[str, str]) -> Scop | None:
+    """The program without the dimensions that local arrays have for a loop around all of their accesses: the other
+    subscripts of an element say which iteration it belongs to. None where they do not."""
     dims: dict[str, int] = {}
     for array in scop.arrays.values():
-        if array.kind == "local":
-            found = [a.load.index for a in accesses(scop) if a.array == array.name and a.stmt in iters]
-            names = [Var(iters[a.stmt]) for a in accesses(scop) if a.array == array.name and a.stmt in iters]
-            moved = [d for d in range(len(array.shape)) if any(x[d] == n for x, n in zip(found, names, strict=True))]
-            if moved and (len(moved) > 1 or moved[0] >= array.expanded or not _needless(scop, array, moved[0])):
+        if array.kind == "local" and any(a.array == array.name and a.stmt in iters for a in accesses(scop)):
+            moved = [d for d in range(len(array.shape)) if loop_of(scop, array.name, d) == loop]
+            if moved and (len(moved) > 1 or not _needless(scop, array, moved[0])):
                 return None
             if moved:
                 dims[array.name] = moved[0]
@@ -190,13 +188,13 @@ def _simplest(value: isl.PwAff, domain: isl.Set) -> isl.PwAff:
 
 
 def _with_plain_copies(scop: Scop, marked: set[str]) -> Scop:
-    """With the iterators of the loops as subscripts of the copies that the front end has given to scalars."""
+    """With the iterators of the loops as subscripts of scalars' copies."""
     shifts: dict[str, dict[int, int]] = {}
     for array in scop.arrays.values():
-        if not _is_copy(array):
+        if not is_copy(scop, array.name):
             continue
         seen = [(a.stmt, a.load.index) for a in accesses(scop) if a.array == array.name]
-        for d in range(array.expanded):
+        for d in range(len(array.shape)):
             found = {_shift(index[d]) for _, index in seen}
             by = found.pop() if len(found) == 1 else None
             if by and -by <= _most_of(array.shape[d]) and all(_from_zero(scop.statements[n], x[d]) for n, x in seen):
@@ -220,11 +218,6 @@ def _with_plain_copies(scop: Scop, marked: set[str]) -> Scop:
         assert isinstance(target, Load)
         statements[name] = _mapped(replace(s, index=target.index), new)
     return replace(scop, arrays=arrays, statements=statements)
-
-
-def _is_copy(array: Array) -> bool:
-    """Whether the array is a scalar of the source, which the front end has given a copy for each iteration."""
-    return array.kind == "local" and 0 < array.expanded == len(array.shape)
 
 
 def _from_zero(s: Statement, subscript: Expr) -> bool:
@@ -278,10 +271,10 @@ def _wanted(scop: Scop, iters: Mapping[str, str]) -> int | None:
         s = scop.statements[name]
         if s.dynamic:
             return None
-        if not _is_copy(scop.arrays[s.array]):
+        if not is_copy(scop, s.array):
             written |= _shifts(s.index, i)
         values = (s.value,) if s.predicate is None else (s.value, s.predicate)
-        for load in (x for e in values for x in loads(e) if x.array != s.array and not _is_copy(scop.arrays[x.array])):
+        for load in (x for e in values for x in loads(e) if x.array != s.array and not is_copy(scop, x.array)):
             read |= _shifts(load.index, i)
     found = written or read
     if 0 in read:  # what is read has the iterator as it is: a copy to another place
