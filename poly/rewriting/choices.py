@@ -108,7 +108,7 @@ def _replaced(scop: Scop, parts: Sequence[Filter], after: Statement) -> str | No
         if name is not None and scop.statements[name].array == after.array:
             a = scop.statements[name]
             fits = _plain(a) and _same_element(a, after) and not _reads_others(scop, after)
-            apart = after.array in seen or touched & {x.array for x in loads(a.value)}
+            apart = after.array in seen or touched & {x.array for e in (a.value, *a.index) for x in loads(e)}
             return name if fits and not apart and not may_leave(scop, name) else None
         for access in accesses(scop):
             if access.stmt in part.domain:

@@ -278,6 +278,16 @@ def scattered(I: i32[N], X: inout(f32[N])):
 
 
 @op
+def moved_between(I: inout(i32[N]), C: f32[N], X: inout(f32[N])):
+    """The same subscript, but another element."""
+    for i in range(N):
+        X[max(0, min(I[i], N - 1))] = 1.0
+        I[i] = 0
+        if C[i] > 0.5:
+            X[max(0, min(I[i], N - 1))] = 2.0
+
+
+@op
 def read_between(X: f32[N], Y: inout(f32[N])):
     for i in range(N):
         t = X[i]
@@ -306,7 +316,9 @@ def swapped(X: inout(f32[N, 2])):
             X[i, 1] = t
 
 
-@pytest.mark.parametrize("operator", [scattered, read_between, overwritten_between, swapped], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "operator", [scattered, moved_between, read_between, overwritten_between, swapped], ids=lambda o: o.name
+)
 def test_no_choice_where_the_value_is_seen(operator: Any) -> None:
     scop = operator.scop(N=6)
     assert len(with_choices(scop).statements) == len(scop.statements)
