@@ -16,6 +16,7 @@ from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_nam
 from polyc.poly.tree import Sequence as SequenceNode
 
 from .builder import Block, Builder, Loop, Record, by_data, loops_of, records_of
+from .comparing import narrow_comparisons
 from .errors import DslError
 from .extremes import extreme, separate_places
 from .fold import tidy
@@ -127,9 +128,12 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
     record = _without_choice(record)
+    value, predicate = narrow_comparisons(record.value, domain), record.predicate()
+    if predicate is not None:
+        predicate = narrow_comparisons(predicate, domain)
     return with_reduction(Statement(
-        name, iters, domain.coalesce(), record.array.name, record.index, record.value, record.predicate(), None,
-        tuple(dynamic), record.span,
+        name, iters, domain.coalesce(), record.array.name, record.index, value, predicate, None, tuple(dynamic),
+        record.span,
     ), reassociate)  # fmt: skip
 
 

@@ -283,7 +283,23 @@ def compare(op: str, left: Any, right: Any) -> Any:
                 below = constant.value < info.min
                 sides = (0, 1) if below != swapped else (1, 0)
                 return Sym(Const(bool(PYTHON[op](sides[1], sides[0])), bool_), False)
+    if a.weak != b.weak and kind.dtype.is_int and not (isinstance(a.expr, Const) or isinstance(b.expr, Const)):
+        return Sym(_compared_exactly(op, a, b), False)
     return Sym(Binary(op, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), bool_), kind.weak)
+
+
+def _compared_exactly(op: str, a: Sym, b: Sym) -> Expr:
+    """A Python integer that a run decides about beside one of an array: the first may be any, as in NumPy (`p < x` holds
+    for every u8 `x` where `p` is negative, for none where it is 300)."""
+    weak, strong = (a, b) if a.weak else (b, a)
+    if strong.expr.dtype != u64:  # all others fit i64
+        return Binary(op, cast(a.expr, i64), cast(b.expr, i64), bool_)
+    sides = (-1, 0) if a.weak else (0, -1)
+    least = Const(0, i64)
+    unsigned = Binary(op, cast(a.expr, u64), cast(b.expr, u64), bool_)
+    if PYTHON[op](*sides):
+        return Binary("or", Binary("<", cast(weak.expr, i64), least, bool_), unsigned, bool_)
+    return Binary("and", Binary(">=", cast(weak.expr, i64), least, bool_), unsigned, bool_)
 
 
 def _whole(a: Sym, other: Sym) -> Sym:
