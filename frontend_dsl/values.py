@@ -289,8 +289,8 @@ def compare(op: str, left: Any, right: Any) -> Any:
 
 
 def _compared_exactly(op: str, a: Sym, b: Sym) -> Expr:
-    """A Python integer that a run decides about beside one of an array: the first may be any, as in NumPy (`p < x` holds
-    for every u8 `x` where `p` is negative, for none where it is 300)."""
+    """A Python integer that a run decides about beside one of an array: the first may be any, as in NumPy (`p < x`
+    holds for every u8 `x` where `p` is negative, for none where it is 300)."""
     weak, strong = (a, b) if a.weak else (b, a)
     if strong.expr.dtype != u64:  # all others fit i64
         return Binary(op, cast(a.expr, i64), cast(b.expr, i64), bool_)
