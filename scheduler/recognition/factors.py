@@ -38,10 +38,11 @@ class Side:
         return factor if len(self.factors) == 1 and isinstance(factor, Load) else None
 
 
-def sides(stmt: Statement) -> tuple[Side, Side] | None:
+def sides(stmt: Statement, one_along: bool = False) -> tuple[Side, Side] | None:
     """The two operands that the factors of what `stmt` adds make, None where they make none that share their loops.
 
-    Each side moves over the result alone, and both along the sum: every element of each is used many times.
+    Each side moves over the result alone, and both along the sum (with `one_along`, at least one of them): every
+    element of each is used many times.
     """
     summands = products(stmt)
     if len(summands) != 1 or stmt.predicate is not None or stmt.dynamic:
@@ -54,7 +55,7 @@ def sides(stmt: Statement) -> tuple[Side, Side] | None:
     largest = [m for m in dict.fromkeys(moved) if not any(m < other for other in moved)]
     if not 2 <= len(largest) <= MOST_FACTORS:
         return None
-    pairs = (p for p in _cuts(largest) if _shared(p, outputs, stmt.iters))
+    pairs = (p for p in _cuts(largest) if _shared(p, outputs, stmt.iters, one_along))
     best = min(pairs, key=lambda p: _elements(stmt, p[0]) + _elements(stmt, p[1]), default=None)
     return None if best is None else _filled(stmt, product, moved, best)
 
@@ -86,12 +87,14 @@ def _cuts(sets: Sequence[Loops]) -> Iterable[tuple[Loops, Loops]]:
             yield one, two
 
 
-def _shared(pair: tuple[Loops, Loops], outputs: Sequence[str], iters: Sequence[str]) -> bool:
-    """Whether each moves over the result alone, both together along the sum, and all loops move one of them."""
+def _shared(pair: tuple[Loops, Loops], outputs: Sequence[str], iters: Sequence[str], one_along: bool) -> bool:
+    """Whether each moves over the result alone, both together (or one of them) along the sum, and all loops move one of
+    them."""
     one, two = pair
     result = set(outputs)
     alone = (one - two) & result and (two - one) & result
-    return bool(alone and (one & two) - result and one | two == set(iters))
+    along = (one | two if one_along else one & two) - result
+    return bool(alone and along and one | two == set(iters))
 
 
 def _elements(stmt: Statement, side: Loops) -> int:

@@ -114,8 +114,10 @@ def _with_decisions(new: Schedule) -> Callable[[Schedule], Schedule]:
 
 
 def _candidate(stmt: Statement) -> bool:
-    """Whether the statement adds up a product of two sides, or several, whose factors may change places."""
-    return all(_used_often(part) for part in _summands(stmt)) and bool(products(stmt))
+    """Whether the statement adds up a product of two sides, or several, whose factors may change places. Beside one
+    whose sides both move along the sum there may be others of which one does (`a[k, i] * c[k, j] - m[i] * c[k, j]`)."""
+    parts = _summands(stmt)
+    return all(_used_often(part, len(parts) > 1) for part in parts) and any(_used_often(part, False) for part in parts)
 
 
 def _loops_of_copies(plan: Plan, stmt: Statement) -> dict[str, str]:
@@ -174,8 +176,8 @@ def _summands(stmt: Statement) -> list[Statement]:
     return [replace(stmt, value=stmt.value.with_children((stmt.target, p.value()))) for p in products(stmt)]
 
 
-def _used_often(stmt: Statement) -> bool:
-    pair = sides(stmt)
+def _used_often(stmt: Statement, one_along: bool) -> bool:
+    pair = sides(stmt, one_along)
     return pair is not None and all(reuse(stmt, side) >= OUTLINE_MIN_REUSE for side in pair)
 
 
@@ -210,7 +212,7 @@ class _Form:
             self.updates += parts[1:]
         for part in parts:
             stmt = self.schedule.scop.statements[part]
-            pair = sides(stmt)
+            pair = sides(stmt, len(parts) > 1)
             for side in to_outline(stmt, pair) if pair is not None else ():
                 what = f"{_text(side)} of {part} computed ahead"
                 self._take(what, self.schedule.outline(part, list(side.loops)))
