@@ -37,6 +37,7 @@ from polyc.poly.expr import (
 from polyc.poly.forms.affine import terms_of
 from polyc.poly.forms.ranges import smallest
 from polyc.poly.rewriting.choices import is_copy, loop_of, with_choices
+from polyc.poly.rewriting.held_elements import with_held_elements
 from polyc.poly.rewriting.loop_bounds import with_bounds
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement
@@ -53,7 +54,7 @@ def normal_loops(scop: Scop) -> Scop:
     """The same program with loops in normal form, choices as values (`choices.py`), conditions on iterators as bounds
     (`loop_bounds.py`); the Scop itself where nothing changes."""
     marked = {m.loop for m in scop.marks}
-    scop = with_bounds(with_choices(scop), marked)
+    scop = with_held_elements(with_bounds(with_choices(scop), marked))
     for form in (_without_followers, _with_plain_subscripts, _with_plain_copies):
         scop = form(scop, marked)
     return scop
