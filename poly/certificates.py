@@ -14,7 +14,7 @@ from functools import reduce
 import islpy as isl
 
 from polyc.poly.access import guard
-from polyc.poly.cache import per_scop
+from polyc.poly.cache import instances, per_scop
 from polyc.poly.dtypes import DType, bool_, i64, u64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.forms.affine import is_affine, outside, set_space
@@ -64,6 +64,13 @@ def open_sites(scop: Scop) -> tuple[Site, ...]:
 def may_leave(scop: Scop, statement: str) -> bool:
     """Whether an access of a statement may leave its array: evaluating it then is an error, which is not to be lost."""
     return next(_Finder(scop, scop.statements[statement]).sites(), None) is not None
+
+
+def errs_alike(scop: Scop, statement: str, run: isl.Set | None) -> bool:
+    """Whether running a statement only in its instances `run` (None: in no certain ones) loses no error."""
+    if not may_leave(scop, statement):
+        return True
+    return run is not None and bool(instances(scop)[statement].is_subset(run))
 
 
 def open_axes(scop: Scop, s: Statement, load: Load, where: isl.Set) -> tuple[int, ...]:

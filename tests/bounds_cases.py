@@ -155,6 +155,36 @@ def under_data(A: f32[N], B: f32[M]) -> f32[N]:
     return Y
 
 
+@op
+def read_in_part(X: f32[N], I: i32[M]) -> f32[M]:
+    T, Y = empty(M, f32), zeros(M, f32)
+    for i in range(M):
+        T[i] = X[I[i]]
+    for i in range(M):
+        if i < 2:
+            Y[i] = T[i] + 1.0
+    return Y
+
+
+@op
+def taken_in_part(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = empty(M, f32)
+    for i in range(M):
+        t = X[I[i]]
+        Y[i] = t if i < 2 else -1.0
+    return Y
+
+
+@op
+def taken_by_data(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = empty(M, f32)
+    for i in range(M):
+        t = X[I[i]]
+        u = t * 2.0
+        Y[i] = u if I[i] < 7 else -1.0
+    return Y
+
+
 def i_(*values: int, dtype: Any = np.int32) -> np.ndarray:
     """An array of indices."""
     return np.array(values, dtype)
@@ -221,6 +251,11 @@ CASES: dict[str, Case] = {
     "divided, beyond": (divided, (X, i_(5, 9, 18), i_(0, 9, 1)), Outside("X", 0, {18}, 10)),
     "and": (both_conditions, (X, i_(-5, 9, 8)), None),
     "and, beyond": (both_conditions, (X, i_(-5, 9, 10)), Outside("X", 0, {10}, 10)),
+    "read in part": (read_in_part, (X, i_(5, 9, 8, 1)), None),
+    "read in part, beyond": (read_in_part, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "taken in part": (taken_in_part, (X, i_(5, 9, 8, 1)), None),
+    "taken in part, beyond": (taken_in_part, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "taken by data, beyond": (taken_by_data, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
     "while": (chase, (i_(1, 2, 3, 0), 0), None),
     "while, beyond": (chase, (i_(1, 2, 7, 0), 0), Outside("I", 0, {7}, 4)),
     "while, negative": (chase, (i_(1, 2, 3, 0), -7), Outside("I", 0, {-7}, 4)),

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
 import islpy as isl
 
 from polyc.poly.access import accesses
+from polyc.poly.certificates import errs_alike
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitutable, substitute
@@ -148,3 +150,12 @@ def _check_defined(scop: Scop, writer: Statement) -> None:
     for a in accesses(scop):
         if a.array == writer.array and not a.write and not a.map.range().is_subset(written):
             raise ScopError(f"{a.stmt} reads elements of '{writer.array}' that {writer.name} does not write")
+    if not errs_alike(scop, writer.name, surely_read(scop, writer.array)):
+        raise ScopError(f"{writer.name} may leave an array, and not all that it writes to '{writer.array}' is read")
+
+
+def surely_read(scop: Scop, array: str) -> isl.Set | None:
+    """The instances of the one writer of an array whose element is read whatever the data; None: of none is it known."""
+    (write,) = (a.map for a in accesses(scop) if a.array == array and a.write)
+    read = [a.map.range() for a in accesses(scop) if a.array == array and not a.write and a.must]
+    return reduce(lambda a, b: a.union(b), read).apply(write.reverse()) if read else None

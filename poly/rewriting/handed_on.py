@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from polyc.poly.access import Access, accesses
+from polyc.poly.certificates import errs_alike
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Load, loads, rewrite
-from polyc.poly.rewriting.forward import computed_by, dimensions, writer_of
+from polyc.poly.rewriting.forward import computed_by, dimensions, surely_read, writer_of
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Sequence
 
@@ -71,7 +72,9 @@ def _readers(
     if any(s.array in own and place[s.name] > place[writer.name] for s in statements.values()):
         return None  # what it is computed from changes
     fits = all(place[n] > place[writer.name] and _takes(statements[n], array) for n in found)
-    return list(found) if fits and _all_written(accesses(scop), array, set(found)) else None
+    fits = fits and _all_written(accesses(scop), array, set(found))
+    now = replace(scop, statements=statements)
+    return list(found) if fits and errs_alike(now, writer.name, surely_read(scop, array)) else None
 
 
 def _takes(reader: Statement, array: str) -> bool:

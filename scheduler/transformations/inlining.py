@@ -14,7 +14,7 @@ from functools import reduce
 import islpy as isl
 
 from polyc.poly.access import Access, accesses
-from polyc.poly.certificates import may_leave
+from polyc.poly.certificates import errs_alike
 from polyc.poly.dependences import value_flow_among
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Load, loads, substitutable, substitute
@@ -65,6 +65,7 @@ def inline(scop: Scop, array: str) -> Inlined:
         raise ScheduleError(f"array '{array}' is not {'written' if reads else 'read'}: nothing to inline")
     statements = dict(scop.statements)
     changed: list[tuple[str, str, isl.Map]] = []
+    seen: dict[str, list[isl.Set]] = {}
     for name, by_load in reads.items():
         reader = scop.statements[name]
         _check_reader(reader, array)
@@ -72,8 +73,9 @@ def inline(scop: Scop, array: str) -> Inlined:
         values: dict[Load, Expr] = {}
         for load, group in by_load.items():
             sources = _sources(scop, array, writes, group)
-            if not always[load]:
-                _check_harmless(scop, array, name, sources)
+            for source in sources:
+                whom = seen.setdefault(source.producer.name, [])
+                whom += [source.flow.domain()] if always[load] else []
             changed += [(name, a, m) for source in sources for a, m in _changed(scop, source, name)]
             values[load] = _value(reader, sources) if sources else identity("+", load.dtype)  # it never happens
         statements[name] = _rewritten(scop, reader, values)
@@ -82,6 +84,7 @@ def inline(scop: Scop, array: str) -> Inlined:
     violation = _violation(scop, changed) if changed else None
     if scop.arrays[array].kind != "local":
         return Inlined(replace(scop, statements=statements), frozenset(), violation)
+    _check_errors(scop, array, seen)
     gone = frozenset(w.stmt for w in writes)
     kept = {n: s for n, s in statements.items() if n not in gone}
     arrays = {n: a for n, a in scop.arrays.items() if n != array}
@@ -104,13 +107,14 @@ def _check_reader(reader: Statement, array: str) -> None:
         raise ScheduleError(f"cannot inline '{array}': a loop bound of {reader.name} reads it")
 
 
-def _check_harmless(scop: Scop, array: str, reader: str, sources: Sequence[Source]) -> None:
-    """An access that leaves its array is an error, also where nobody uses the value."""
-    for source in sources:
-        if may_leave(scop, source.producer.name):
+def _check_errors(scop: Scop, array: str, seen: Mapping[str, Sequence[isl.Set]]) -> None:
+    """An access that leaves its array is an error, also where nobody uses the value. `seen`: by writer the instances
+    whose value is read whatever the data."""
+    for name in {a.stmt for a in accesses(scop) if a.array == array and a.write}:
+        read = seen.get(name)
+        if not errs_alike(scop, name, _union(read) if read else None):
             raise ScheduleError(
-                f"cannot inline '{array}': {source.producer.name} may leave an array, and {reader} reads the value on "
-                "a condition only"
+                f"cannot inline '{array}': {name} may leave an array, and not all that it writes is read in any case"
             )
 
 

@@ -48,6 +48,24 @@ CASES: dict[str, tuple[ModelProto, tuple[int, ...], int, str | None]] = {
               [X, ("i", INT64, [3])], Y34, {"one": np.array([0], np.int64)}),
         (3,), 10, "x",
     ),
+    "Gather, masked": (
+        model([node("Gather", "x", "i", output="t"), node("Where", "m", "t", "zero")], [X, ("i", INT64, [3])], Y34,
+              {"m": np.array([[True], [False], [True]]), "zero": np.array(0, np.float32)}),
+        (3,), 10, "x",
+    ),
+    "Gather, masked by data": (
+        model([node("Gather", "x", "i", output="t"), node("Less", "i", "five", output="m"),
+               node("Unsqueeze", "m", "one", output="c"), node("Where", "c", "t", "zero")],
+              [X, ("i", INT64, [3])], Y34,
+              {"five": np.array(5, np.int64), "one": np.array([1], np.int64), "zero": np.array(0, np.float32)}),
+        (3,), 10, "x",
+    ),
+    "Gather, cut": (
+        model([node("Gather", "x", "i", output="t"), node("Slice", "t", "two", "three", "zero", output="c"),
+               node("Relu", "c")], [X, ("i", INT64, [3])], ("y", FLOAT, [1, 4]),
+              {"two": np.array([2], np.int64), "three": np.array([3], np.int64), "zero": np.array([0], np.int64)}),
+        (3,), 10, "x",
+    ),
     "GatherElements": (model([node("GatherElements", "x", "i")], [X, ("i", INT64, [3, 4])], Y34), (3, 4), 10, "x"),
     "GatherND": (model([node("GatherND", "x", "i")], [X, ("i", INT64, [3, 1])], Y34), (3, 1), -12, "x"),
     "ScatterElements": (
