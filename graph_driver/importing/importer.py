@@ -29,6 +29,7 @@ from polyc.graph_driver.importing.folding import folded, zeros
 from polyc.graph_driver.importing.functions import has_loops
 from polyc.graph_driver.importing.own_loops import is_loops, loops_node
 from polyc.graph_driver.importing.reading import read, readable
+from polyc.graph_driver.importing.rows_of_loops import with_rows_outside
 from polyc.graph_driver.importing.sequences import Sequences
 from polyc.graph_driver.importing.texts import make_texts
 from polyc.graph_driver.inference import classical, contrib
@@ -217,6 +218,9 @@ class Walker:
             proto, same = known_courses.without_kept_states(proto, what, lambda n: tensors[n].dtype is not None)
             for output, state in same.items():
                 self.visit(onnx.NodeProto(op_type="Identity", input=[state], output=[output]), depth)
+            outside, proto = with_rows_outside(proto, what, self._trips, self._surroundings())
+            for n in outside:
+                self.visit(n, depth)
             captures = subgraphs.captured(proto)
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
@@ -283,6 +287,14 @@ class Walker:
 
     def _trips(self, proto: onnx.NodeProto, what: str) -> int | None:
         return known_courses.trips(proto, what, self.graph.constant, self.graph.opsets)
+
+    def _surroundings(self) -> unrolling.Surroundings:
+        """What loops need of the graph so far."""
+        tensors, elements = self.graph.tensors, self.sequences.elements
+        return unrolling.Surroundings(
+            self.graph.constant, lambda n: tensors[n].shape if n else None, elements.__contains__, self.graph.fresh,
+            self.graph.opsets.get("", 1),
+        )  # fmt: skip
 
     def _shape_of_first(self, proto: onnx.NodeProto) -> tuple[Any, ...] | None:
         return self.graph.tensors[proto.input[0]].shape if proto.input and proto.input[0] else None
@@ -390,13 +402,7 @@ class Walker:
             return False
         tensors = self.graph.tensors
         check_attribute_types(proto, self.graph.opsets, what)
-        around = unrolling.Surroundings(
-            self.graph.constant,
-            lambda n: tensors[n].shape if n else None,
-            self.sequences.elements.__contains__,
-            self.graph.fresh,
-            self.graph.opsets.get("", 1),
-        )
+        around = self._surroundings()
         loop = proto.op_type == "Loop"
         if loop and len(proto.input) < 2:
             return False
