@@ -71,7 +71,7 @@ def interface_of(scop: Scop, name: str | None = None) -> Interface:
     parameters = []
     for array in [*(scop.arrays[a] for a in scop.args), *(scop.arrays[r] for r in scop.results)]:
         role: Role = "scalar" if array.scalar else "out" if array.name in scop.results else array.kind  # type: ignore[assignment]
-        parameters.append(Parameter(names.fresh(array.name), array, role))
+        parameters.append(Parameter(names.fresh(array.name), replace(array, shape=array.outside, given=None), role))
     return Interface(symbol, tuple(parameters), tuple((p, names.fresh(p)) for p in scop.params))
 
 

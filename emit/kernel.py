@@ -208,7 +208,7 @@ class Kernel:
             values = bind_sizes(self.scop, dict(zip(self.scop.args, shapes)), known)
             check_room(self.function, values)
             params = (ctypes.c_int64 * max(1, len(values)))(*[values[p] for p in self.function.params])
-            sizes = tuple(tuple(evaluate(e, values) for e in a.shape) for a in self._results)
+            sizes = tuple(tuple(evaluate(e, values) for e in a.outside) for a in self._results)
             found = _Bound(values, params, sizes)
             if len(self._bound) >= MAX_BOUND:
                 self._bound.clear()

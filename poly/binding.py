@@ -129,12 +129,12 @@ def _equations(scop: Scop, shapes: Mapping[str, Sequence[int]]) -> list[_Equatio
         if name not in shapes:
             raise ArgumentError(f"{scop.name}: argument '{name}' is missing")
         array, shape = scop.arrays[name], tuple(int(n) for n in shapes[name])
-        if len(shape) != len(array.shape):
+        if len(shape) != len(array.outside):
             raise ArgumentError(
                 f"{scop.name}: argument '{name}' has {counted(len(shape), 'dimension')} {shape}, "
-                f"expected {len(array.shape)}"
+                f"expected {len(array.outside)}"
             )
-        for axis, (expr, size) in enumerate(zip(array.shape, shape, strict=True)):
+        for axis, (expr, size) in enumerate(zip(array.outside, shape, strict=True)):
             out.append(_Equation(name, axis, expr, size, linear_form(expr)))
     return out
 

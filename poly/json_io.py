@@ -78,6 +78,7 @@ def _scop(s: Scop) -> dict[str, Any]:
         "context": set_text(s.context),
         "arrays": [
             [a.name, a.dtype.name, [_expr(e) for e in a.shape], a.kind, a.scalar, _span(a.span)]
+            + ([None if a.given is None else [_expr(e) for e in a.given], a.expanded] if a.given or a.expanded else [])
             for a in s.arrays.values()
         ],
         "statements": [_statement(x) for x in s.statements.values()],
@@ -173,8 +174,17 @@ def _function_back(text: str) -> isl.PwAff:
 
 def _scop_back(d: dict[str, Any]) -> Scop:
     arrays = {
-        n: Array(n, BY_NAME[t], tuple(map(_expr_back, shape)), kind, scalar, _span_back(span))
-        for n, t, shape, kind, scalar, span in d["arrays"]
+        n: Array(
+            n,
+            BY_NAME[t],
+            tuple(map(_expr_back, shape)),
+            kind,
+            scalar,
+            _span_back(span),
+            expanded=rest[1] if rest else 0,
+            given=tuple(map(_expr_back, rest[0])) if rest and rest[0] else None,
+        )
+        for n, t, shape, kind, scalar, span, *rest in d["arrays"]
     }
     statements = {x["name"]: _statement_back(x) for x in d["statements"]}
     return Scop(

@@ -30,7 +30,8 @@ class Array:
     returned, `local` private to the Scop (no value survives). `scalar` marks a run-time
     scalar argument (rank 0, `in`). The values that `zeros` and `full`
     give an array are written by an ordinary statement. `expanded` is the number of leading dimensions that the front
-    end added to a local array, one for each loop around it.
+    end added to a local array, one for each loop around it. `given` is the shape that callers have an argument or
+    result in, where the Scop sees the same elements over another one.
     """
 
     name: str
@@ -40,6 +41,12 @@ class Array:
     scalar: bool = False
     span: Span | None = field(default=None, compare=False)
     expanded: int = field(default=0, compare=False)
+    given: tuple[Expr, ...] | None = None
+
+    @property
+    def outside(self) -> tuple[Expr, ...]:
+        """The shape that callers have it in."""
+        return self.shape if self.given is None else self.given
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def print_statement(s: Statement) -> str:
 def print_array(a: Array) -> str:
     """`in A: f32[M, K]`."""
     shape = f"[{', '.join(print_expr(e) for e in a.shape)}]" if a.shape else ""
-    return f"{a.kind} {a.name}: {a.dtype}{shape}"
+    given = "" if a.given is None else f" given as [{', '.join(print_expr(e) for e in a.given)}]"
+    return f"{a.kind} {a.name}: {a.dtype}{shape}{given}"
 
 
 def print_scop(scop: Scop) -> str:

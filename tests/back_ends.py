@@ -33,7 +33,7 @@ def arrays_of(scop: Scop, args: Sequence[Any]) -> tuple[dict[str, np.ndarray], d
     for name in scop.results:
         if name not in given:
             array = scop.arrays[name]
-            given[name] = poisoned(tuple(evaluate(e, sizes) for e in array.shape), array.dtype)
+            given[name] = poisoned(tuple(evaluate(e, sizes) for e in array.outside), array.dtype)
     return given, sizes
 
 

@@ -39,7 +39,7 @@ def respelled(operator: Operator, change: Change, r: random.Random) -> tuple[Ope
     return space[operator.name], text
 
 
-def blocks(tree: ast.FunctionDef) -> Iterator[Block]:
+def blocks(tree: ast.AST) -> Iterator[Block]:
     """Every list of statements, the function's own first."""
     for node in ast.walk(tree):
         for _, value in ast.iter_fields(node):
@@ -65,7 +65,7 @@ def parsed(text: str) -> Block:
     return ast.parse(text).body
 
 
-def loops(tree: ast.FunctionDef) -> list[tuple[Block, int, ast.For, str, list[ast.expr]]]:
+def loops(tree: ast.AST) -> list[tuple[Block, int, ast.For, str, list[ast.expr]]]:
     """Loops over ranges: block, place, loop, iterator, what stands in `range`."""
     found = []
     for block in blocks(tree):
@@ -391,6 +391,59 @@ def a_loop_backwards(tree: ast.FunctionDef, r: random.Random) -> bool:
     return True
 
 
+def two_loops_as_one(tree: ast.FunctionDef, r: random.Random) -> bool:
+    """`for i in range(N): for j in range(M)` -> `for p in range(N * M): i = p // M; j = p % M`."""
+    found = []
+    for block, k, loop, name, args in loops(tree):
+        inner = next((x for x in loops(loop) if x[2] in loop.body and len(loop.body) == 1), None)
+        if inner is not None and len(args) == len(inner[4]) == 1 and not _used([ast.Expr(inner[4][0])], name):
+            found.append((block, k, loop, name, args[0], inner))
+    if not found:
+        return False
+    block, k, _, name, end, (_, _, inner_loop, inner_name, inner_args) = r.choice(found)
+    count, width = fresh(tree, "p"), ast.unparse(inner_args[0])
+    (new,) = parsed(
+        f"for {count} in range(({ast.unparse(end)}) * ({width})):\n    {name} = {count} // ({width})\n"
+        f"    {inner_name} = {count} % ({width})"
+    )
+    new.body += inner_loop.body  # type: ignore[attr-defined]
+    block[k] = new
+    return True
+
+
+def a_local_array_flat(tree: ast.FunctionDef, r: random.Random) -> bool:
+    """`T = empty((N, M), t)`, `T[i, j]` -> `T = empty((N * M,), t)`, `T[i * M + j]`, of arrays that are no results."""
+    found = []
+    for block in blocks(tree):
+        for s in block:
+            made = s.value if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) else None
+            name = _first(s)
+            if made is None or name is None or not (made.args and isinstance(made.args[0], ast.Tuple)):
+                continue
+            shape = made.args[0].elts
+            uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+            own = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
+                   and n.value.id == name and isinstance(n.slice, ast.Tuple)]  # fmt: skip
+            if len(shape) > 1 and len(uses) == len(own) + 1:
+                found.append((made, shape, own))
+    if not found:
+        return False
+    made, shape, own = r.choice(found)
+
+    def row_major(at: list[ast.expr]) -> ast.expr:
+        text = ast.unparse(at[0])
+        for e, n in zip(at[1:], shape[1:], strict=True):
+            text = f"({text}) * ({ast.unparse(n)}) + ({ast.unparse(e)})"
+        return ast.parse(text, mode="eval").body
+
+    for n in own:
+        assert isinstance(n.slice, ast.Tuple)
+        n.slice = row_major(n.slice.elts)
+    size = " * ".join(f"({ast.unparse(n)})" for n in shape)
+    made.args[0] = ast.Tuple([ast.parse(size, mode="eval").body], ast.Load())
+    return True
+
+
 def a_scalar_as_array(tree: ast.FunctionDef, r: random.Random) -> bool:
     """`for i in range(N): s = ...; ... s ...` -> `t = empty((N,), dtype)`, `t[i]` for `s`."""
     found = []
@@ -422,6 +475,7 @@ def _dtype(tree: ast.FunctionDef) -> str:
 SAME: Mapping[str, Change] = {f.__name__: f for f in (
     a_value_named, a_subscript_named, a_choice_as_if, an_extreme_as_if, an_update_in_full, factors_swapped,
     a_product_distributed, a_loop_from_one, a_loop_in_blocks, a_body_with_condition, zeros_by_loops, a_sum_in_place,
+    two_loops_as_one, a_local_array_flat,
 )}  # fmt: skip
 """Changes that keep what any program computes (but for the rounding of sums)."""
 

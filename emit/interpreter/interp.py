@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,8 @@ def run(
             raise ArgumentError(f"{fn.name}: no array for '{b.name}'")
         array = np.asarray(arrays[b.name])
         shape = tuple(compiler.expr(e)(env) for e in b.shape)
+        if array.shape != shape and array.flags.c_contiguous and array.size == prod(shape):
+            array = array.reshape(shape)  # an argument that the Scop sees over another shape
         if array.dtype != b.dtype.np or array.shape != shape:
             raise ArgumentError(
                 f"{fn.name}: '{b.name}' is {array.dtype}{list(array.shape)}, expected {b.dtype.np}{list(shape)}"

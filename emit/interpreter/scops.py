@@ -26,7 +26,7 @@ def run_scop(scop: Scop, given: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]
     sizes = bind_sizes(scop, {n: np.shape(given[n]) for n in scop.args})
     memory = {n: np.asarray(given[n], scop.arrays[n].dtype.np) for n in scop.args}
     for n in scop.results:
-        memory[n] = poisoned(tuple(evaluate(e, sizes) for e in scop.arrays[n].shape), scop.arrays[n].dtype)
+        memory[n] = poisoned(tuple(evaluate(e, sizes) for e in scop.arrays[n].outside), scop.arrays[n].dtype)
     record = np.zeros(0, np.uint64)
     if function.checks:
         last = function.buffers[-1]

@@ -155,7 +155,7 @@ def _check_defined(scop: Scop, writer: Statement) -> None:
 
 
 def surely_read(scop: Scop, array: str) -> isl.Set | None:
-    """The instances of the one writer of an array whose element is read whatever the data; None: of none is it known."""
+    """The instances of the one writer of an array whose element is read whatever the data; None: none is known."""
     (write,) = (a.map for a in accesses(scop) if a.array == array and a.write)
     read = [a.map.range() for a in accesses(scop) if a.array == array and not a.write and a.must]
     return reduce(lambda a, b: a.union(b), read).apply(write.reverse()) if read else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import islpy as isl
@@ -110,7 +111,9 @@ class _Reader:
         params, context = _names(sizes[1]), isl.Set(sizes[2])
         self.at += 1
         arrays: dict[str, Array] = {}
-        while found := self.matching(rf"(in|out|inout|local)( scalar)? ({WORD}): (\w+)\[(.*)\]", 1):
+        while found := self.matching(
+            rf"(in|out|inout|local)( scalar)? ({WORD}): (\w+)\[(.*?)\]( given as \[(.*)\])?( copies (\d+))?", 1
+        ):
             made = self.array(found)
             self.fresh(made.name, arrays, "array")
             self.places[made.name] = self.lines[self.at].number
@@ -148,7 +151,9 @@ class _Reader:
     def array(self, found: re.Match[str]) -> Array:
         """`in A: f32[M, K]`."""
         shape = self.expressions.read_all(found[5])
-        return Array(unquoted(found[3]), type_named(found[4]), shape, found[1], found[2] is not None)  # type: ignore[arg-type]
+        given = self.expressions.read_all(found[7]) if found[6] else None
+        made = Array(unquoted(found[3]), type_named(found[4]), shape, found[1], found[2] is not None)  # type: ignore[arg-type]
+        return replace(made, given=given, expanded=int(found[9] or 0))
 
     def statement(self) -> Statement:
         """The lines of one."""

@@ -61,7 +61,9 @@ def _isl(text: str) -> str:
 
 def _array(a: Array, expressions: _Expressions) -> str:
     shape = f"[{', '.join(map(expressions.text, a.shape))}]"
-    return f"{a.kind}{' scalar' if a.scalar else ''} {word(a.name)}: {a.dtype}{shape}"
+    given = "" if a.given is None else f" given as [{', '.join(map(expressions.text, a.given))}]"
+    copies = f" copies {a.expanded}" if a.expanded else ""
+    return f"{a.kind}{' scalar' if a.scalar else ''} {word(a.name)}: {a.dtype}{shape}{given}{copies}"
 
 
 def _statement(s: Statement, expressions: _Expressions) -> Iterator[str]:

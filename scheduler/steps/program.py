@@ -188,12 +188,14 @@ class Program(Core):
         return self._step("eliminate", {}, scop.tree, "none", scop=scop)
 
     def normalise(self) -> Self:
-        """Bring loops and choices to their normal form: iterators without offsets, statements without iterators of
-        blocks, `t = a if c else b` for `t = b; if c: t = a`.
+        """Bring loops, arrays and choices to their normal form: iterators without offsets, statements without iterators
+        of blocks, a loop for each digit that is used of one that counts the points of a box, arrays with the dimensions
+        that their subscripts mean, `t = a if c else b` for `t = b; if c: t = a`.
 
         Arguments: none; before all steps that change the order.
         Before -> after: `b: i in 32 * b .. 32 * b + 31: S[b, i]` -> `b = i // 32: i: S[i]`; `k = 1 .. K: Y[k - 1] +=
-        X[c] * W[c, k - 1]` -> `k = 0 .. K - 1: Y[k] += X[c] * W[c, k]`. The order stays the same.
+        X[c] * W[c, k - 1]` -> `k = 0 .. K - 1: Y[k] += X[c] * W[c, k]`; `p = 0 .. 99: Y[p // 10, p % 10] = X[p]` ->
+        `i = 0 .. 9: j = 0 .. 9: Y[i, j] = X[i, j]`. The order stays the same.
         Refused when: all of it has that form; earlier steps have changed the order.
         """
         from polyc.poly.rewriting.loop_form import normal_loops
