@@ -49,10 +49,6 @@ from polyc.poly.rewriting.changed_loops import (
     tidy,
 )
 from polyc.poly.rewriting.choices import is_copy, loop_of, with_choices
-from polyc.poly.rewriting.coalesced_loops import with_loops_of_boxes
-from polyc.poly.rewriting.flat_arrays import with_dimensions
-from polyc.poly.rewriting.held_elements import with_held_elements
-from polyc.poly.rewriting.loop_bounds import with_bounds
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import loop_dim, loop_names
 
@@ -64,10 +60,29 @@ def normal_loops(scop: Scop) -> Scop:
     """The same program with loops in normal form, choices as values (`choices.py`), conditions on iterators as bounds
     (`loop_bounds.py`); the Scop itself where nothing changes."""
     marked = {m.loop for m in scop.marks}
-    scop = with_held_elements(with_bounds(with_choices(scop), marked))
-    for form in (with_loops_of_boxes, with_dimensions, _without_followers, _with_plain_subscripts, _with_plain_copies):
+    scop = with_choices(scop)
+    if any(s.predicate is not None for s in scop.statements.values()):
+        from polyc.poly.rewriting.held_elements import with_held_elements
+        from polyc.poly.rewriting.loop_bounds import with_bounds
+
+        scop = with_held_elements(with_bounds(scop, marked))
+    if _has_linear_subscripts(scop):
+        from polyc.poly.rewriting.coalesced_loops import with_loops_of_boxes
+        from polyc.poly.rewriting.flat_arrays import with_dimensions
+
+        scop = with_dimensions(with_loops_of_boxes(scop, marked), marked)
+    for form in (_without_followers, _with_plain_subscripts, _with_plain_copies):
         scop = form(scop, marked)
     return scop
+
+
+def _has_linear_subscripts(scop: Scop) -> bool:
+    """Whether a subscript multiplies or divides, or a domain has remainders."""
+    for s in scop.statements.values():
+        every = [s.target, *(load for e in _expressions(s) for load in loads(e))]
+        if any(isinstance(x, Binary) and x.op in ("*", "//", "%") for a in every for e in a.index for x in walk(e)):
+            return True
+    return any(b.dim(isl.dim_type.div) for s in scop.statements.values() for b in s.domain.get_basic_sets())
 
 
 # ---- iterators that others determine -----------------------------------------------------------------
