@@ -8,12 +8,13 @@ Porterfield and Warren, "Conversion of control dependence to data dependence", P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.access import accesses
+from polyc.poly.cache import per_scop
 from polyc.poly.certificates import may_leave
 from polyc.poly.expr import Binary, Expr, Load, Select, loads, rewrite, substitutable
 from polyc.poly.expr import walk as walk_expr
@@ -67,18 +68,41 @@ def is_copy(scop: Scop, array: str) -> bool:
 
 def loop_of(scop: Scop, array: str, d: int) -> str | None:
     """The loop around all accesses to an array whose iterator is, but for a constant, subscript `d` of each."""
-    found: set[str] = set()
+    known = _known_loops(scop)
+    if (array, d) not in known:
+        known[array, d] = _loop_of(scop, array, d)
+    return known[array, d]
+
+
+@per_scop
+def _known_loops(scop: Scop) -> dict[tuple[str, int], str | None]:
+    """Answers of `loop_of`: each array is asked about for each of its accesses and each loop."""
+    return {}
+
+
+@per_scop
+def _subscripts(scop: Scop) -> Mapping[str, Sequence[tuple[str, tuple[Expr, ...]]]]:
+    """Statement and subscripts of each access to an array, without repetitions."""
+    found: dict[str, dict[tuple[str, tuple[Expr, ...]], None]] = {}
     for a in accesses(scop):
-        if a.array == array:
-            terms = terms_of(a.load.index[d]) or {}
-            names = [n for n in terms if n]
-            s = scop.statements[a.stmt]
-            if len(names) != 1 or terms[names[0]] != 1 or names[0] not in s.iters:
-                return None
-            own = loop_dim(s.domain, s.iters.index(names[0]))
-            around = (m for m in loops_around(scop.tree, s.name) if m.schedule[s.name].plain_is_equal(own))
-            found.add(next((m.name for m in around), ""))
-    return found.pop() if len(found) == 1 else None
+        found.setdefault(a.array, {})[a.stmt, a.load.index] = None
+    return {array: tuple(seen) for array, seen in found.items()}
+
+
+def _loop_of(scop: Scop, array: str, d: int) -> str | None:
+    found: set[str] = set()
+    for stmt, index in _subscripts(scop).get(array, ()):
+        terms = terms_of(index[d]) or {}
+        names = [n for n in terms if n]
+        s = scop.statements[stmt]
+        if len(names) != 1 or terms[names[0]] != 1 or names[0] not in s.iters:
+            return None
+        own = loop_dim(s.domain, s.iters.index(names[0]))
+        around = (m for m in loops_around(scop.tree, s.name) if m.schedule[s.name].plain_is_equal(own))
+        found.add(next((m.name for m in around), ""))
+        if len(found) > 1:
+            return None
+    return found.pop() if found else None
 
 
 def _replaces(scop: Scop, s: Statement) -> bool:
