@@ -11,7 +11,7 @@ of a kernel `polyc.emit.loop_ir.overlap` says the same.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import islpy as isl
@@ -138,43 +138,90 @@ def _hindered(
     scop: Scop, pairs: dict[tuple[str, str], isl.Map], writes: list[Access]
 ) -> tuple[str, str, isl.Map] | None:
     """A writer and readers that only sharing would put in order."""
-    reach = _needed(scop, {w for w, _ in pairs})
     stored = {a.stmt: a.map for a in writes}
     adding = {n for n in stored if scop.statements[n].reduction is not None}
-    for (w, r), both in pairs.items():
-        free = both
-        if w == r:
-            free = free.subtract(isl.Map.identity(free.get_space()))
+
+    def others(w: str, r: str, free: isl.Map) -> isl.Map:
+        """Without pairs that write the same element: two stores to one element keep their order."""
+        if r in stored and not {r, w} <= adding:
+            return free.subtract(stored[w].apply_range(stored[r].reverse()))
+        return free
+
+    # Most often a statement reads what it writes itself: then nobody has to know what needs what.
+    apart = {(w, r): m.subtract(isl.Map.identity(m.get_space())) if w == r else m for (w, r), m in pairs.items()}
+    asked = [key for key, free in apart.items() if not others(*key, free).is_empty()]
+    reach = _needed(scop, {(r, w) for w, r in asked}) if asked else {}
+    for w, r in asked:
+        free = apart[w, r]
         if (r, w) in reach:
             free = free.subtract(reach[r, w].reverse())
-        if r in stored and not {r, w} <= adding:  # two stores to one element keep their order
-            free = free.subtract(stored[w].apply_range(stored[r].reverse()))
+        free = others(w, r, free)
         if not free.is_empty():
             return w, r, free
     return None
 
 
-def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
-    """Pairs of instances of which the second, of a statement in `ends`, needs the value of the first, directly or
-    not. Ways of more steps than there are statements are left out: they go round a recurrence, which may have as many
-    rounds as a symbol says, and a pair less only means a `Clash` more."""
+def _needed(scop: Scop, asked: set[tuple[str, str]]) -> dict[tuple[str, str], isl.Map]:
+    """Pairs of instances of which the second needs the value of the first, directly or not, among them all those of the
+    pairs of statements `asked`. Ways of more steps than there are statements are left out: they go round a recurrence,
+    which may have as many rounds as a symbol says, and a pair less only means a `Clash` more."""
     readers: dict[str, list[Access]] = {}
     for r in accesses(scop):
         if not r.write:
             readers.setdefault(r.array, []).append(r)
+    between = _between(scop, asked, readers)
     flow: dict[tuple[str, str], isl.Map] = {}
     for w in accesses(scop):
-        for r in readers.get(w.array, ()) if w.write else ():
-            if w.stmt != r.stmt:
+        for r in readers.get(w.array, ()) if w.write and w.stmt in between else ():
+            if w.stmt != r.stmt and r.stmt in between:
                 both = w.map.apply_range(r.map.reverse())
                 key = (w.stmt, r.stmt)
                 flow[key] = flow[key].union(both) if key in flow else both
     into: dict[str, list[tuple[str, isl.Map]]] = {}
     for (a, b), m in in_order(scop, flow).items():
         into.setdefault(b, []).append((a, m))
+    ends, steps = {w for _, w in asked}, _backwards(into)
+    return _round_by_round(into, ends, len(scop.statements)) if steps is None else _once_each(into, ends, steps)
+
+
+Into = Mapping[str, Sequence[tuple[str, isl.Map]]]
+"""Of each statement, whose values it reads, and which instance those of which."""
+
+
+def _backwards(into: Into) -> list[str] | None:
+    """The statements that others need, each behind all that need it; None where some need one another."""
+    needing = {b: 0 for b in into} | {a: 0 for found in into.values() for a, _ in found}
+    for found in into.values():
+        for a, _ in found:
+            needing[a] += 1
+    order = [s for s, n in needing.items() if not n]
+    for b in order:  # it grows meanwhile
+        for a, _ in into.get(b, ()):
+            needing[a] -= 1
+            if not needing[a]:
+                order.append(a)
+    return order if len(order) == len(needing) else None
+
+
+def _once_each(into: Into, ends: set[str], steps: Sequence[str]) -> dict[tuple[str, str], isl.Map]:
+    """What is needed for statements in `ends`: the way of each value goes through the values computed from it."""
+    reach: dict[tuple[str, str], isl.Map] = {}
+    for c in ends:
+        for b in steps:
+            last = reach.get((b, c))
+            if last is not None:
+                last = reach[b, c] = last.coalesce()
+            for a, first in into.get(b, ()) if last is not None or b == c else ():
+                m = first if last is None else first.apply_range(last)
+                reach[a, c] = reach[a, c].union(m) if (a, c) in reach else m
+    return reach
+
+
+def _round_by_round(into: Into, ends: set[str], most: int) -> dict[tuple[str, str], isl.Map]:
+    """The same where statements need one another: the ways of at most so many steps."""
     new = {(a, c): m for c in ends for a, m in into.get(c, ())}
     reach = dict(new)
-    for _ in scop.statements:  # one more step backwards from what the last round has found
+    for _ in range(most):  # one more step backwards from what the last round has found
         if not new:
             break
         longer: dict[tuple[str, str], isl.Map] = {}
@@ -185,6 +232,28 @@ def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
         new = {k: m for k, m in longer.items() if k not in reach or not m.is_subset(reach[k])}
         reach |= {k: (m.union(reach[k]) if k in reach else m).coalesce() for k, m in new.items()}
     return reach
+
+
+def _between(scop: Scop, asked: set[tuple[str, str]], readers: Mapping[str, Sequence[Access]]) -> set[str]:
+    """The statements on ways from the first to the second of a pair, as far as the arrays tell."""
+    after: dict[str, set[str]] = {}
+    for w in accesses(scop):
+        if w.write:
+            after.setdefault(w.stmt, set()).update(r.stmt for r in readers.get(w.array, ()))
+    before: dict[str, set[str]] = {}
+    for a, found in after.items():
+        for b in found:
+            before.setdefault(b, set()).add(a)
+    return _reached({a for a, _ in asked}, after) & _reached({b for _, b in asked}, before)
+
+
+def _reached(start: set[str], steps: Mapping[str, set[str]]) -> set[str]:
+    seen, waiting = set(start), [*start]
+    while waiting:
+        new = steps.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
 
 
 def _addresses(scop: Scop, source: str, target: str, distance: int) -> tuple[isl.Map, isl.Map] | None:
