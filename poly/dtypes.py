@@ -18,9 +18,9 @@ NumpyDType = np.dtype[Any]
 Kind = Literal["bool", "int", "uint", "float"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type: `bits` wide, `np` its NumPy dtype."""
+    """One element type: `bits` wide, `np` its NumPy dtype. There is one object for each, which equals itself alone."""
 
     name: str
     kind: Kind

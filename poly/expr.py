@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from polyc.poly.dtypes import DType, bool_, i64
@@ -44,8 +45,9 @@ class Span:
 class Expr:
     """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
 
-    __slots__ = ("_form", "_hash", "_lanes", "_loads", "_variables")  # kept once computed: they go down the whole tree
-    _form: Any  # (the loop IR's linear form)
+    __slots__ = ("_accesses", "_form", "_hash", "_lanes", "_loads", "_variables")  # kept once computed: of whole trees
+    _accesses: Any  # (the loop IR's loads, of vectors, too)
+    _form: Any  # (its linear form)
     _hash: int
     _lanes: int
     _loads: tuple[Load, ...]
@@ -249,7 +251,12 @@ class StraightLine(Expr):
 
 def const_int(value: int) -> Const:
     """An index constant."""
-    return Const(int(value), i64)
+    return _const_int(int(value))
+
+
+@lru_cache(maxsize=1024)  # the same few all over: made, hashed and looked at once
+def _const_int(value: int) -> Const:
+    return Const(value, i64)
 
 
 def compare(op: str, a: Expr, b: Expr) -> Binary:

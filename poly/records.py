@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from dataclasses import replace as replace
 else:
+
+    def replace(record, /, **changes):
+        """A record with some fields changed, as `dataclasses.replace` makes it of one whose fields all are parameters:
+        passes make most of what they make in this way."""
+        cls = record.__class__
+        for name in cls.__match_args__:  # the parameters
+            if name not in changes:
+                changes[name] = getattr(record, name)
+        return cls(**changes)
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, order=False, slots=False):
         """What `dataclasses.dataclass` makes of a class with these arguments."""

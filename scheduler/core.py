@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyc.poly.errors import IllegalSchedule
 from polyc.poly.json_io import dump_tree, load_tree
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loop_names, of_scop
 from polyc.scheduler.decision import Decision

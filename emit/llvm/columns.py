@@ -7,16 +7,16 @@ from math import prod
 
 from polyc.emit.llvm.code import FunctionText
 from polyc.emit.llvm.types import memory_type, vector
-from polyc.emit.loop_ir.loops import Buffer, VLoad
+from polyc.emit.loop_ir.loops import Buffer, VLoad, accesses
 from polyc.emit.passes.columns import Window, network, window
-from polyc.poly.expr import Const, Expr, walk
+from polyc.poly.expr import Const, Expr
 
 
 def reads(expressions: Iterable[Expr]) -> dict[str, list[VLoad]]:
     """The accesses that may be columns, by array: the last subscript is a number."""
     found: dict[str, list[VLoad]] = {}
     for top in expressions:
-        for e in walk(top):
+        for e in accesses(top):
             if isinstance(e, VLoad) and isinstance(e.index[-1], Const):
                 found.setdefault(e.array, []).append(e)
     return found

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from polyc.emit.loop_ir.linear import Interval, interval_of, linear
-from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Ramp, Stmt, Store, accesses, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
-from polyc.poly.expr import Const, Expr, Load, Var
+from polyc.poly.expr import Const, Expr, Var
 from polyc.poly.expr import walk as walk_expr
 
 FEW = '"polyc-passes"="few"'
@@ -113,8 +113,7 @@ class _Counts:
             e.array in written and (e.array, e.index) not in updated
             for s in walk(loop.body)
             for top in stmt_exprs(s)
-            for e in walk_expr(top)
-            if isinstance(e, (Load, VLoad))
+            for e in accesses(top)
         )
 
 
@@ -132,7 +131,7 @@ def _accesses(fn: Function) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         if isinstance(s, Store):
             yield s.array, s.index
         for top in stmt_exprs(s):
-            yield from ((e.array, e.index) for e in walk_expr(top) if isinstance(e, (Load, VLoad)))
+            yield from [(e.array, e.index) for e in accesses(top)]
 
 
 def _window(b: Buffer, index: tuple[Expr, ...]) -> Window:

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from polyc.emit.llvm.expr import Expressions, Storage
 from polyc.emit.llvm.types import scalar_type, vector
 from polyc.emit.loop_ir.linear import Linear, linear
-from polyc.emit.loop_ir.loops import Ramp, Stmt, Store, VLoad
+from polyc.emit.loop_ir.loops import Ramp, Stmt, Store, accesses
 from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Expr, Load
-from polyc.poly.expr import walk as walk_expr
+from polyc.poly.expr import Expr
 from polyc.poly.records import dataclass
 
 MOST = 4  # stores of a run
@@ -46,8 +45,7 @@ def run(stmts: Sequence[Stmt], storage: Mapping[str, Storage]) -> list[Store]:
         at = None if own is None else lanes.beside(own)
         if not isinstance(s, Store) or at is None:
             return []
-        read = (e for top in (s.value, *s.index) for e in walk_expr(top))
-        if k and any(isinstance(e, Load | VLoad) and e.array == first.array for e in read):
+        if k and any(e.array == first.array for top in (s.value, *s.index) for e in accesses(top)):
             return []
         ahead[at] = s
     order = sorted(ahead)

@@ -50,6 +50,10 @@ class Linear:
 
 
 def _combine(a: Linear, b: Linear, sign: int) -> Linear:
+    if not b.terms:
+        return Linear(a.terms, a.const + sign * b.const)
+    if not a.terms and sign == 1:
+        return Linear(b.terms, a.const + b.const)
     acc = dict(a.terms)
     for atom, c in b.terms:
         acc[atom] = acc.get(atom, 0) + sign * c
@@ -58,14 +62,12 @@ def _combine(a: Linear, b: Linear, sign: int) -> Linear:
 
 def linear(expr: Expr) -> Linear:
     """The normal form of an i64 expression (its non-linear parts become atoms as they stand)."""
-    if isinstance(expr, Const):
-        return Linear((), int(expr.value))
     try:
         form: Linear = expr._form
         return form
     except AttributeError:
         pass
-    found = _sum(expr)
+    found = Linear((), int(expr.value)) if isinstance(expr, Const) else _sum(expr)
     if found is None:
         return Linear(((expr, 1),), 0)  # (not kept: it would hold the expression, which would hold it)
     object.__setattr__(expr, "_form", found)

@@ -25,7 +25,8 @@ from dataclasses import field
 from typing import Literal
 
 from polyc.poly.dtypes import DType
-from polyc.poly.expr import Expr, Span, hashed_once
+from polyc.poly.expr import Expr, Load, Span, hashed_once
+from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass
 from polyc.poly.tree import GpuAxis, Space
 from polyc.poly.violations import Check
@@ -463,4 +464,17 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while waiting:
         stmt = waiting.pop()
         yield stmt
-        waiting.extend(reversed(stmt.bodies()))
+        if inside := stmt.bodies():  # most statements have none
+            waiting.extend(inside[::-1])
+
+
+def accesses(expr: Expr) -> tuple[Load | VLoad, ...]:
+    """All loads in an expression, of scalars and vectors, parents first: most passes ask for those of all expressions,
+    which few passes change."""
+    try:
+        found: tuple[Load | VLoad, ...] = expr._accesses
+        return found
+    except AttributeError:
+        found = tuple([e for e in walk_expr(expr) if isinstance(e, (Load, VLoad))])
+        object.__setattr__(expr, "_accesses", found)
+        return found

@@ -25,6 +25,7 @@ class Ranges:
         self._bounds: dict[str, Interval] = {}
         self._below: dict[str, Expr] = {}  # var < expr, for symbolic loop ends
         self._divisors: dict[str, int] = {}
+        self._learnt: list[list[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]] = [[]]  # not looked at yet
         self._inside: list[set[tuple[str, tuple[Expr, ...]]]] = [set()]
         self._least: list[dict[Terms, int]] = [{}]
         self._most: list[dict[tuple[Terms, Terms], int]] = [{}]
@@ -47,10 +48,12 @@ class Ranges:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Code that may not run: what is learnt inside is forgotten after it."""
+        self._learnt.append([])
         self._inside.append(set())
         self._least.append({})
         self._most.append({})
         yield
+        self._learnt.pop()
         self._inside.pop()
         self._least.pop()
         self._most.pop()
@@ -61,22 +64,29 @@ class Ranges:
 
         Subscripts that read memory are not remembered: a store may change them.
         """
-        if of_variables(index):
-            for e, size in zip(index, shape, strict=False):
-                self._bound(e, linear(size))
-        elif any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
-            return
-        self._inside[-1].add((array, index))
+        self._learnt[-1].append((array, index, shape))
 
-    def _bound(self, e: Expr, size: Linear) -> None:
+    def _look(self) -> None:
+        """Take in what was learnt: few functions have accesses that anybody asks about."""
+        for depth, learnt in enumerate(self._learnt):
+            for array, index, shape in learnt:
+                if of_variables(index):
+                    for e, size in zip(index, shape, strict=False):
+                        self._bound(e, linear(size), depth)
+                elif any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+                    continue
+                self._inside[depth].add((array, index))
+            learnt.clear()
+
+    def _bound(self, e: Expr, size: Linear, depth: int) -> None:
         """Remember that 0 <= e < size."""
         form, below, above = _spread(e)
         terms, bounds = frozenset(form.terms), frozenset(size.terms)
         least, most = -form.const + below, size.const - 1 - form.const - above
-        known = self._least[-1].get(terms)
-        self._least[-1][terms] = least if known is None else max(known, least)
-        known = self._most[-1].get((terms, bounds))
-        self._most[-1][terms, bounds] = most if known is None else min(known, most)
+        known = self._least[depth].get(terms)
+        self._least[depth][terms] = least if known is None else max(known, least)
+        known = self._most[depth].get((terms, bounds))
+        self._most[depth][terms, bounds] = most if known is None else min(known, most)
 
     def _known_within(self, e: Expr, size: Linear) -> tuple[bool, bool]:
         """Whether accesses so far show that 0 <= e, and that e < size."""
@@ -88,6 +98,7 @@ class Ranges:
 
     def safe(self, load: Load | VLoad, buffer: Buffer) -> bool:
         """Whether performing `load` here cannot leave the array."""
+        self._look()
         key = (load.array, load.index)
         if any(key in known for known in self._inside):
             return True

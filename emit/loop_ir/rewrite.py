@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
 from operator import is_
 
 from polyc.emit.loop_ir.loops import (
@@ -25,6 +24,7 @@ from polyc.emit.loop_ir.loops import (
     walk,
 )
 from polyc.poly.expr import Expr, Load, Var, rewrite, substitute
+from polyc.poly.records import replace
 
 
 def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:

@@ -8,8 +8,7 @@ and conditions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from polyc.emit.loop_ir.linear import variables
@@ -55,7 +54,7 @@ from polyc.poly.expr import (
 )
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.intrinsics import TABLE
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.scop import ENDLESS
 from polyc.poly.tree import is_bound
 from polyc.poly.words import counted
@@ -107,8 +106,11 @@ class _Env:
 
     def bind(self, name: str, kind: Type, *values: Expr) -> _Env:
         """With one more variable, computed from `values`."""
+        vars = {**self.vars, name: kind}
+        if self.launch is None:
+            return _Env(vars, self.buffers)
         varying = self.varying | {name} if any(self.differs(v) for v in values) else self.varying
-        return replace(self, vars={**self.vars, name: kind}, varying=varying)
+        return replace(self, vars=vars, varying=varying)
 
     def differs(self, e: Expr) -> bool:
         """Whether the threads of a block may compute different values."""
@@ -118,6 +120,8 @@ class _Env:
 
     def under(self, what: str, *values: Expr) -> _Env:
         """Inside a condition or loop that `values` decide."""
+        if self.launch is None:
+            return self
         return replace(self, diverged=what) if any(self.differs(v) for v in values) else self
 
 
@@ -336,15 +340,15 @@ class _Checker:
 
     def _facts(self, e: Expr) -> _Facts:
         if isinstance(e, Const):
-            return _Facts((e.dtype, 1))
+            return _facts_of_const(e.dtype)
         if isinstance(e, Var):
-            kind = e.dtype, e.count
-            return _Facts(kind, frozenset({(e.name, kind)}))
+            return _facts_of_variable(e.name, e.dtype, e.count)
         parts = [self.facts(c) for c in e.children()]
         variables, arrays = _union([p.vars for p in parts]), _union([p.arrays for p in parts])
         if isinstance(e, (Load, VLoad)):
             kind = self.load(e, parts)
-            return _Facts(kind, variables, arrays | {(e.array, len(e.index), e.dtype)})
+            own = _array(e.array, len(e.index), e.dtype)
+            return _Facts(kind, variables, arrays | own if arrays else own)
         if isinstance(e, (Ramp, Broadcast, HReduce)):
             return _Facts(self.vector(e, parts[0].type), variables, arrays)
         return _Facts(self.operation(e, [p.type for p in parts]), variables, arrays)
@@ -404,6 +408,21 @@ class _Checker:
         if not good:
             what = getattr(e, "op", getattr(e, "fn", ""))
             raise Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
+
+
+@lru_cache(maxsize=1024)
+def _facts_of_const(dtype: DType) -> _Facts:
+    return _Facts((dtype, 1))
+
+
+@lru_cache(maxsize=1024)
+def _facts_of_variable(name: str, dtype: DType, count: int) -> _Facts:
+    return _Facts((dtype, count), frozenset({(name, (dtype, count))}))
+
+
+@lru_cache(maxsize=1024)
+def _array(name: str, rank: int, dtype: DType) -> frozenset[tuple[str, int, DType]]:
+    return frozenset({(name, rank, dtype)})
 
 
 def _union(sets: list[frozenset[T]]) -> frozenset[T]:

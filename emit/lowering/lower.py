@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import islpy as isl
 
@@ -31,7 +30,7 @@ from polyc.poly.certificates import expressions, is_position, limited
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int, rewrite, walk
 from polyc.poly.quota import QuotaExceeded, quota
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.reduction import contracts
 from polyc.poly.scop import Array, Scop
 from polyc.poly.spans import span

@@ -9,7 +9,6 @@ memory it is itself guarded by the same condition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 
 from polyc.emit.loop_ir.loops import (
@@ -20,13 +19,14 @@ from polyc.emit.loop_ir.loops import (
     Let,
     Stmt,
     Store,
-    VLoad,
+    accesses,
 )
 from polyc.emit.loop_ir.rewrite import binders, stmt_exprs, with_bodies
 from polyc.emit.mathlib import exp_log, pairs, power, special, trig
 from polyc.emit.mathlib.build import V
 from polyc.poly.dtypes import DType, bf16, bool_, f16, f32
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var, walk
+from polyc.poly.records import replace
 
 BASIC = frozenset(
     (
@@ -104,15 +104,16 @@ def _statement(s: Stmt, fresh: Callable[[], str], own: frozenset[str]) -> Stmt:
 
 def needs_expansion(e: Expr, own: frozenset[str] = NONE) -> bool:
     """Whether `expand_function` would change this node or one below."""
-    if isinstance(e, Call) and e.fn not in BASIC and e.fn not in own:
-        return True
-    if isinstance(e, Binary) and e.op == "**":
-        return True
-    return any(needs_expansion(c, own) for c in e.children())
+    for node in walk(e):
+        if isinstance(node, Call) and node.fn not in BASIC and node.fn not in own:
+            return True
+        if isinstance(node, Binary) and node.op == "**":
+            return True
+    return False
 
 
 def _reads_memory(e: Expr) -> bool:
-    return isinstance(e, Load | VLoad) or any(_reads_memory(c) for c in e.children())
+    return bool(accesses(e))
 
 
 class _Expansion:

@@ -9,7 +9,6 @@ an array and in which elements are the same: where it depends on rows, `vectoris
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import linear, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
@@ -18,6 +17,7 @@ from polyc.emit.passes.bounds import full
 from polyc.emit.passes.simplify import simplify_expr
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, substitute
+from polyc.poly.records import replace
 
 
 def may_wait(loop: For) -> bool:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.loops import Alloc, For, Function, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dtypes import DType, f32, f64
 from polyc.poly.expr import Binary, Expr, Unary, loads
+from polyc.poly.records import replace
 
 Term = tuple[bool, tuple[Expr, ...]]
 """Whether it is subtracted, and its factors."""

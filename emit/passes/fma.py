@@ -6,12 +6,11 @@ neither contract nor expand by itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyc.emit.loop_ir.loops import Function, Stmt, Store
 from polyc.emit.loop_ir.rewrite import map_exprs, with_bodies
 from polyc.poly.dtypes import f32, f64
 from polyc.poly.expr import Binary, Call, Expr, Load, Unary, rewrite
+from polyc.poly.records import replace
 
 
 def contract(fn: Function) -> Function:

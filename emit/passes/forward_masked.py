@@ -8,12 +8,12 @@ where another store to the same elements follows, only the last one is made, und
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from polyc.emit.loop_ir.loops import Block, Function, Let, Stmt, Store, VLoad
+from polyc.emit.loop_ir.loops import Block, Function, Let, Stmt, Store, VLoad, accesses
 from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
 from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
+from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite
+from polyc.poly.records import replace
 
 Key = tuple[str, tuple[Expr, ...]]
 """Array and subscripts of a vector."""
@@ -146,7 +146,7 @@ class _Run:
         """The next whole load of these elements before others of the array may change."""
         for s in self.run[place + 1 :]:
             for e in stmt_exprs(s):
-                for x in walk(e):
+                for x in accesses(e):
                     if isinstance(x, VLoad) and x.mask is None and (x.array, x.index) == key:
                         return x
             if isinstance(s, Store) and s.array == key[0] and (s.index != key[1] or s.mask is None):
@@ -158,7 +158,7 @@ class _Run:
 
 
 def _loads(e: Expr) -> Iterator[Load | VLoad]:
-    return (x for x in walk(e) if isinstance(x, Load | VLoad))
+    return iter(accesses(e))
 
 
 def _is_masked(s: Store) -> bool:

@@ -11,7 +11,6 @@ while that element is still computed (out of order).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import difference, linear, rebuild
 from polyc.emit.loop_ir.loops import Block, For, Let, Stmt, Store
@@ -19,6 +18,7 @@ from polyc.emit.loop_ir.rewrite import substitute_stmt
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Expr, Var, const_int, loads, substitute
+from polyc.poly.records import replace
 
 Element = tuple[str, tuple[Expr, ...]]
 ONE_BY_ONE = 4  # iterations, and the rest of a vector: while these run, what the vectors read has left the store buffer

@@ -16,7 +16,6 @@ back end would undo it: `polyc.emit.llvm.ir` keeps it from that.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 
 from polyc.emit.loop_ir.linear import is_index, linear, nonnegative
@@ -24,7 +23,7 @@ from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, HReduc
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, walk
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.target import Target
 
 WORTH_A_BRANCH = 3

@@ -17,7 +17,6 @@ the full tile. Where not even one tile is full, narrow ones are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import (
@@ -41,7 +40,7 @@ from polyc.emit.passes.vectorise import lanes_of
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.target import Target
 
 

@@ -15,7 +15,6 @@ reduction, so there are as many as leave registers for the operands. Schedules a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import (
@@ -37,7 +36,7 @@ from polyc.emit.passes.matrix_starts import begun_at_zero
 from polyc.emit.passes.simplify import simplify
 from polyc.emit.passes.tile_rows import row_by_row
 from polyc.poly.expr import Binary, Call, Expr, Load, Var, substitute
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.target import MATRIX_REGISTERS, MATRIX_ROWS, MATRIX_WORDS, Target
 
 LEAST_ROWS = 2  # one row is a vector's work

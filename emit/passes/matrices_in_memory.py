@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -23,6 +22,7 @@ from polyc.emit.loop_ir.loops import (
 from polyc.emit.loop_ir.rewrite import Names, binders, unique_names, with_bodies
 from polyc.poly.dtypes import DType, f32, i32, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Var, const_int
+from polyc.poly.records import replace
 from polyc.poly.target import MATRIX_PRODUCTS
 
 EMPTY = Block(())

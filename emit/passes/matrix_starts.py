@@ -13,7 +13,6 @@ Integers are added modulo 2^32, so that the order is nothing; floats in matrix r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -31,6 +30,7 @@ from polyc.emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, rewrite
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 
 def begun_at_zero(tile: Buffer, body: Stmt, fresh: Callable[[str], str]) -> Stmt | None:

@@ -11,7 +11,6 @@ subscript, a bound or a condition, where 64 bits are what addresses have.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import Interval, interval, linear
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, VLoad, walk
@@ -19,6 +18,7 @@ from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.dtypes import i32, i64
 from polyc.poly.expr import Cast, Expr, Load, rewrite
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 LEAST, MOST = -(2**31), 2**31 - 1
 

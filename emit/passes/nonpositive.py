@@ -9,7 +9,6 @@ neither has been written anew in between (a softmax in place writes each element
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import islpy as isl
 
@@ -18,6 +17,7 @@ from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dependences import conflicts
 from polyc.poly.expr import Binary, Call, Expr, Load, Var, loads, rewrite, walk
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop, Statement
 
 NAME = "exp_nonpositive"

@@ -15,7 +15,6 @@ hints at the next row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import prod
 
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
@@ -31,6 +30,7 @@ from polyc.emit.loop_ir.loops import (
     Stmt,
     Store,
     VLoad,
+    accesses,
     walk,
 )
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
@@ -38,6 +38,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, substitute
 from polyc.poly.expr import walk as nodes
+from polyc.poly.records import replace
 from polyc.poly.target import MATRIX_ROWS, MATRIX_WORDS, Target
 
 FEW = 24  # tiles that use a panel
@@ -100,7 +101,8 @@ def _loads(s: Stmt) -> Iterator[VLoad]:
     """The vector loads of constant lanes in straight-line code, each once."""
     if any(isinstance(t, Alloc) for t in walk(s)):
         return
-    found = (e for t in walk(s) for x in stmt_exprs(t) for e in nodes(x) if isinstance(e, VLoad) and e.mask is None)
+    every = (e for t in walk(s) for x in stmt_exprs(t) for e in accesses(x))
+    found = (e for e in every if isinstance(e, VLoad) and e.mask is None)
     yield from dict.fromkeys(found)
 
 

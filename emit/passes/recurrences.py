@@ -19,13 +19,13 @@ Only with `fast_math`, since rounding changes, and before products and sums beco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import difference, linear
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.expr import Binary, Expr, Load, Unary, Var
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 Term = tuple[bool, Expr]
 """An operand of a sum, and whether it is subtracted."""

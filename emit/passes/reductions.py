@@ -9,7 +9,6 @@ element after it. A store whose element changes in inner loops is combined lane 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import between, difference, linear, nonnegative, variables
 from polyc.emit.loop_ir.loops import (
@@ -34,7 +33,7 @@ from polyc.emit.passes.vector_expr import Lanes, negated
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, loads, rewrite
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.reduction import identity
 
 PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from polyc.emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, accesses, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from polyc.poly.expr import Const, Expr, Load
-from polyc.poly.expr import walk as walk_expr
+from polyc.poly.expr import Const, Expr
+from polyc.poly.records import replace
 
 
 def check_registers(fn: Function) -> Function:
@@ -37,4 +36,4 @@ def _subscripts(body: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         if isinstance(s, Store):
             yield s.array, s.index
         for top in stmt_exprs(s):
-            yield from ((e.array, e.index) for e in walk_expr(top) if isinstance(e, (Load, VLoad)))
+            yield from [(e.array, e.index) for e in accesses(top)]

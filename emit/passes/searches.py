@@ -11,7 +11,6 @@ have come to, and the loop must not change them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import reduce
 
 from polyc.emit.loop_ir.linear import is_index, linear, rebuild
@@ -22,6 +21,7 @@ from polyc.emit.passes.vector_expr import Cannot, Lanes
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 from polyc.poly.target import Target
 
 VECTORS = 4

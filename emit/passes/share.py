@@ -6,12 +6,10 @@ After unrolling, neighbouring statements read the same elements: each is loaded 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from polyc.emit.loop_ir.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad
+from polyc.emit.loop_ir.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad, accesses
 from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
+from polyc.poly.records import replace
 
 LONGEST = 64  # stores that share values: bounds the nesting of Lets
 
@@ -80,33 +78,38 @@ def _shared(stores: list[Store], performed: list[dict[Expr, None]]) -> list[Expr
     return [e for e in shared if e not in inner]
 
 
-def _strict(s: Store) -> Iterator[Expr]:
+def _strict(s: Store) -> list[Expr]:
     """Loads (alone or broadcast) that the store certainly performs."""
+    found: list[Expr] = []
 
-    def visit(e: Expr) -> Iterator[Expr]:
+    def visit(e: Expr) -> None:
         if isinstance(e, Broadcast) and isinstance(e.a, Load):
-            yield e
+            found.append(e)
             return
         if isinstance(e, (Load, VLoad)):
-            yield e
+            found.append(e)
         if isinstance(e, Select) and e.cond.lanes == 1:
-            yield from visit(e.cond)
+            visit(e.cond)
         elif isinstance(e, Binary) and e.op in ("and", "or") and e.lanes == 1:
-            yield from visit(e.a)
+            visit(e.a)
         else:
             for c in e.children():
-                yield from visit(c)
+                visit(c)
 
     for top in (*s.index, s.value, *(() if s.mask is None else (s.mask,))):
-        yield from visit(top)
+        if accesses(top):
+            visit(top)
+    return found
 
 
 def _arrays(e: Expr) -> set[str]:
-    return {x.array for x in walk(e) if isinstance(x, (Load, VLoad))}
+    return {x.array for x in accesses(e)}
 
 
 def _replaced(s: Store, table: dict[Expr, Expr]) -> Store:
     def fix(e: Expr) -> Expr:
+        if not accesses(e):
+            return e
         return rewrite(e, lambda x: table.get(x, x) if isinstance(x, (Load, VLoad, Broadcast)) else x)
 
     mask = None if s.mask is None else fix(s.mask)

@@ -7,7 +7,6 @@ wrap-around would break apply to index expressions only (i64 over loop variables
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from operator import is_
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
@@ -34,6 +33,7 @@ from polyc.emit.loop_ir.loops import (
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
+from polyc.poly.records import replace
 
 EMPTY = Block(())
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import islice
 from math import inf
 
@@ -38,7 +38,7 @@ from polyc.emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bod
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, rewrite, substitute
 from polyc.poly.expr import walk as nodes
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 
 WINDOW = 112  # vector operations that wait for their operands at once (measured on Zen 3; others hold about as many)
 PER_CYCLE = 2.5  # vector operations that are done in a cycle

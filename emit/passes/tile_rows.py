@@ -9,13 +9,13 @@ for i: Y[r + i] = h(V[i])               V[0] = g(U[0])
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import Linear, linear, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, MatrixMove, MatrixStatement, Stmt, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, rewrite
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 Access = tuple[str, tuple[Expr, ...], bool]
 """An array, subscripts, and whether it is written."""

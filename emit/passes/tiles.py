@@ -10,7 +10,6 @@ the other version stays general.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import (
     Interval,
@@ -29,7 +28,7 @@ from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
 from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite, substitute
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.target import Target
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own,

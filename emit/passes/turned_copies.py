@@ -11,13 +11,12 @@ by side.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyc.emit.loop_ir.linear import linear, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, Stmt, Store
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, substitute
+from polyc.poly.records import replace
 from polyc.poly.target import Target
 
 LEAST = 4

@@ -5,12 +5,11 @@ Machine code's compilers drop them silently; a C compiler warns about each.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.expr import Var
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 
 def drop_unread(fn: Function) -> Function:

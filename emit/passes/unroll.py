@@ -6,8 +6,6 @@ guard per copy. By a factor: a loop of groups plus a serial rest.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store
 from polyc.emit.loop_ir.rewrite import substitute_stmt, with_bodies
@@ -15,6 +13,7 @@ from polyc.emit.passes.bounds import full
 from polyc.emit.passes.copies import may_wait
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Var, const_int
+from polyc.poly.records import replace
 
 STATEMENT_LIMIT = 4096  # copies of stores that one loop may expand to
 

@@ -10,13 +10,13 @@ What has no vector form is a `Cannot`, with the reason that the report gives.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from polyc.emit.loop_ir.linear import is_index, linear, nonnegative, rebuild, variables
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, Ramp, VLoad
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 
 
 class Cannot(Exception):

@@ -8,7 +8,6 @@ vector loop need not be innermost. What has no vector form stays a serial loop, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 
 from polyc.emit.loop_ir.linear import between, difference, is_index, linear, nonnegative, rebuild
@@ -39,7 +38,7 @@ from polyc.emit.passes.vector_expr import Cannot, Lanes, negated, widest
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.target import Target
 
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code

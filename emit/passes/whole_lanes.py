@@ -10,13 +10,12 @@ threads.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
-from polyc.emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, accesses, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.expr import Binary, Const, Expr, Load, Select
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 
 Element = tuple[int, ...]
 Lanes = tuple[bool, ...]
@@ -119,7 +118,8 @@ def _readers(body: Stmt, registers: set[str]) -> Iterator[_Reader]:
         own = (s.array, s.index) if isinstance(s, Store) else None
         uses: list[_Use] = []
         for e in stmt_exprs(s):
-            _collect(e, registers, own, isinstance(s, Store), uses)
+            if any([x.array in registers for x in accesses(e)]):
+                _collect(e, registers, own, isinstance(s, Store), uses)
         if uses and isinstance(s, Store):
             yield _Reader(uses, s.array, _elements(s.index), None if s.mask is None else _lanes(s.mask))
         elif uses:

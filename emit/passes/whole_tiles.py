@@ -11,7 +11,6 @@ of it keeps its bounds. (`whole_lanes.py` does that for the lanes of one vector 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, operands, rebuild, variables
@@ -20,7 +19,7 @@ from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, const_int, rewrite
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 
 HARMLESS = ("+", "-", "*", "min", "max")  # for all operands
 Edge = frozenset[tuple[frozenset[tuple[Expr, int]], int]]

@@ -6,13 +6,12 @@ its arena instead (`graph_driver.planning.plan`), and code without an allocator 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Stmt, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import replace
 
 
 def hoist(fn: Function, each: int, total: int, symbolic: bool = False) -> tuple[Function, tuple[Buffer, ...]]:

@@ -10,7 +10,7 @@ import islpy as isl
 import numpy as np
 
 from polyc.poly.cache import per_scop
-from polyc.poly.dtypes import DType
+from polyc.poly.dtypes import DType, f64
 from polyc.poly.error_bounds import functions as fn
 from polyc.poly.error_bounds.blocks import in_blocks
 from polyc.poly.error_bounds.dominance import Dominance
@@ -268,7 +268,7 @@ class Run:
         if e.fn == "position":
             return smaller(larger(args[0], point(0.0)), added_integers(args[1], point(-1.0)))
         if e.fn == "fma":
-            product = multiplied(args[0], args[1], _F64)
+            product = multiplied(args[0], args[1], f64)
             return added(product, args[2], e.dtype)
         if e.fn == "pow" and args[1].known and np.size(args[1].lo) == 1:
             power = float(args[1].lo.reshape(-1)[0])
@@ -320,11 +320,11 @@ class Run:
         if e.op == "-":
             return fn.fitting(added_integers(a, negated(b)), e.dtype)
         if e.op == "*":
-            made = multiplied(a, b, _F64)
+            made = multiplied(a, b, f64)
             err = np.where((a.err == 0) & (b.err == 0), 0.0, made.err)
             return fn.fitting(tidy(made.lo, made.hi, made.clo, made.chi, err, made.why), e.dtype)
         if e.op == "//" and b.known and np.all(b.lo > 0):
-            return fn.stepped(np.floor, divided(a, b, _F64)) if not a.same else _floor_divided(a, b)
+            return fn.stepped(np.floor, divided(a, b, f64)) if not a.same else _floor_divided(a, b)
         operations: Mapping[str, Any] = {
             "//": np.floor_divide, "%": np.mod, "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
             "<<": np.left_shift, ">>": np.right_shift,
@@ -349,9 +349,6 @@ class Run:
         ends = [np.broadcast_to(v, shape) for v in (low, high)]
         err = np.broadcast_to(0.0 if exact else high - low, shape)
         return Enclosure(ends[0], ends[1], ends[0], ends[1], err, next((a.why for a in args if a.why), ""))
-
-
-_F64 = DType("f64", "float", 64)
 
 
 def _shape(array: ScopArray) -> tuple[int, ...]:

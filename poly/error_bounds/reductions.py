@@ -9,7 +9,7 @@ import islpy as isl
 import numpy as np
 
 from polyc.poly.access import accumulator_of
-from polyc.poly.dtypes import DType
+from polyc.poly.dtypes import f64
 from polyc.poly.error_bounds.contraction import contracted
 from polyc.poly.error_bounds.enclosure import DIGITS, Array, Enclosure, larger, multiplied, smaller, squared, tidy
 from polyc.poly.error_bounds.iterations import Grid, NotBounded
@@ -26,7 +26,6 @@ DENSE = 1 << 21
 """Instances for which a whole array of terms is made."""
 FACTORS = 64
 """Of a product over a dimension that are multiplied one after the other, at most."""
-_F64 = DType("f64", "float", 64)
 
 
 def reduced(run: Run, s: Statement, points: Grid, domain: isl.Set) -> bool:
@@ -140,10 +139,10 @@ class _Reduction:
     def total(self, factors: list[Enclosure], alike: bool) -> Total:
         """The sum of a product over the instances; the roundings of its multiplications are not in it."""
         if len(factors) == 2 and alike:
-            return total_of(self.all_terms(squared(factors[0], _F64), 0.0), self.rest)
+            return total_of(self.all_terms(squared(factors[0], f64), 0.0), self.rest)
         while len(factors) > 2:
             factors = sorted(factors, key=lambda f: np.size(f.lo))
-            factors = [multiplied(factors[0], factors[1], _F64), *factors[2:]]
+            factors = [multiplied(factors[0], factors[1], f64), *factors[2:]]
         if len(factors) == 1:
             return total_of(self.all_terms(factors[0], 0.0), self.rest)
         a, b = factors

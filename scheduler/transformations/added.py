@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, const_int
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.records import replace
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, promotions_below

@@ -10,7 +10,6 @@ flow, exactly: with one array in the place of two every read still sees the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -20,6 +19,7 @@ from polyc.poly.dependences import memory_flow_among, value_flow_among
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, Load, rewrite
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.records import replace
 from polyc.poly.reduction import reads_updated
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import promotions_below

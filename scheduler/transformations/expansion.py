@@ -9,7 +9,6 @@ ICS 1988). It is right where every value is read in the iteration that has writt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -19,6 +18,7 @@ from polyc.poly.dependences import value_flow_among
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Load, rewrite
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Node, promotions_below
 from polyc.scheduler.transformations.added import minus, value_range

@@ -7,12 +7,11 @@ What makes no sense on the tree (no such loop, not side by side) is a `ScheduleE
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import islpy as isl
 
 from polyc.poly.dependences import conflicts
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, loop_names
 from polyc.poly.tree import Sequence as SequenceNode

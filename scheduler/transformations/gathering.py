@@ -8,14 +8,13 @@ steps see loops over elements: a bijection that isl computes (`poly/rewriting/ga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Load, Var, variables
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.reduction import identity
 from polyc.poly.rewriting.gather import MOST_PHASES, Coordinates, Phase, coordinates, gathered, strides
 from polyc.poly.scop import Array, Scop, Statement

@@ -4,13 +4,13 @@ old one elsewhere (loop versioning, decided by the exact condition instead of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.legality import legal_sizes
 from polyc.poly.ordering.coverage import check_coverage
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, promotions_below
 

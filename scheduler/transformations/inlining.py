@@ -8,7 +8,6 @@ the refusal names the instance that did it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -20,7 +19,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Load, loads, substitutable, substitute
 from polyc.poly.forms.affine_expr import choose, function_expr
 from polyc.poly.ordering.order import in_order
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.reduction import identity, rounds_alike, updates_once, with_reduction
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement

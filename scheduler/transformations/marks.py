@@ -5,10 +5,10 @@ What makes no sense on the tree (no such loop or axis, a loop that has a kind al
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import replace
 from polyc.poly.tree import GpuAxis, LoopKind, Node, is_bound, loops_below
 from polyc.scheduler.arguments import positive
 from polyc.scheduler.transformations.tree_edit import locate, outer_members, put_member

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.tree import Band, Filter, Node, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.step import Step

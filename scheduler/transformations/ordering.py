@@ -8,11 +8,11 @@ What makes no sense on the tree (no such loop, loops that are not nested) is a `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Filter, Member, Node, loop_names
 from polyc.poly.tree import Sequence as SequenceNode

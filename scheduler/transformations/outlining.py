@@ -17,7 +17,6 @@ reduction that may be reassociated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import islpy as isl
 
@@ -28,7 +27,7 @@ from polyc.poly.forms.affine import to_pw_aff
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.products import Product, products
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotions_below
 from polyc.poly.tree import Sequence as SequenceNode

@@ -9,7 +9,6 @@ part is not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import islpy as isl
 
@@ -17,6 +16,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, substitute
 from polyc.poly.forms.affine import to_pw_aff
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loops_around, time_map
 from polyc.poly.tree import Sequence as SequenceNode

@@ -8,13 +8,12 @@ Leasure and Wolfe, "Dependence graphs and compiler optimizations", POPL 1981).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import islpy as isl
 
 from polyc.poly.access import guarded_loads
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Load, Var, rewrite
+from polyc.poly.records import replace
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.text import print_expr
 from polyc.poly.tree import Node, loop_dim

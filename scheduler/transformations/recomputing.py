@@ -13,7 +13,6 @@ value that it saw.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -22,6 +21,7 @@ from polyc.poly.access import accesses
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Var, loads
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode

@@ -14,7 +14,6 @@ looks at `A` after an update: the update would not be there yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -25,7 +24,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, Load, Var
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.ordering.order import in_order
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.reduction import identity
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotions_below

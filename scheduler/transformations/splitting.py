@@ -9,12 +9,12 @@ What makes no sense on the tree (no such loop, nothing left on one side) is a `S
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Node, Promote, loop_names, time_map
 from polyc.scheduler.arguments import integer

@@ -6,10 +6,10 @@ What makes no sense on the tree (no such loop, not one size for each, a name tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Member, Node, loop_names, time_maps
 from polyc.poly.words import counted

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.cache import instances
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import const_int
-from polyc.poly.records import dataclass
+from polyc.poly.records import dataclass, replace
 from polyc.poly.scop import ENDLESS, Scop, Statement
 from polyc.poly.tree import (
     Band,

@@ -6,9 +6,9 @@ What makes no sense on the tree (no such loop, no loop inside, a loop that has a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import replace
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
