@@ -7,6 +7,7 @@ byte). `bf16` is kept as `i16` bits: LLVM lowers `bfloat` to library calls on mo
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,13 @@ def scalar_type(dtype: DType) -> str:
     return _REGISTER[name]
 
 
+@cache
 def register_type(dtype: DType, lanes: int = 1) -> str:
     """The type of a value of `dtype` in registers."""
     return vector(scalar_type(dtype), lanes)
 
 
+@cache
 def memory_type(dtype: DType, lanes: int = 1) -> str:
     """The type of `dtype` in memory."""
     return vector("i8" if dtype.kind == "bool" else scalar_type(dtype), lanes)
@@ -82,11 +85,22 @@ def literal(value: Any, dtype: DType) -> str:
 
 def splat(element: str, text: str, lanes: int) -> str:
     """A constant in every lane."""
-    return text if lanes == 1 else f"<{', '.join([f'{element} {text}'] * lanes)}>"
+    return text if lanes == 1 else f"splat ({element} {text})"
 
 
 def constant(value: Any, dtype: DType, lanes: int = 1) -> Value:
     """A `Const` as a value."""
     if dtype is i64 and lanes == 1:  # subscripts: most of all constants
         return Value(str(int(value)), i64)
-    return Value(splat(scalar_type(dtype), literal(value, dtype), lanes), dtype, lanes)
+    key = repr(value), dtype, lanes  # (0.0 and -0.0 are equal, NaN is not)
+    found = _CONSTANTS.get(key)
+    if found is None:
+        if len(_CONSTANTS) >= MOST_CONSTANTS:
+            _CONSTANTS.clear()
+        text = splat(scalar_type(dtype), literal(value, dtype), lanes)
+        found = _CONSTANTS[key] = Value(text, dtype, lanes)
+    return found
+
+
+MOST_CONSTANTS = 4096
+_CONSTANTS: dict[tuple[str, DType, int], Value] = {}
