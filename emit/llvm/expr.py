@@ -128,7 +128,7 @@ class Expressions:
         if e.op in ("and", "or"):
             return self._logical(e)
         a = self.expr(e.a)
-        if e.op in ("//", "%") and e.dtype.is_int and isinstance(e.b, Const | Broadcast):
+        if e.op in ("//", "%") and e.dtype.is_int and isinstance(e.b, (Const, Broadcast)):
             divisor = e.b.a if isinstance(e.b, Broadcast) else e.b
             if isinstance(divisor, Const) and divisor.value > 0:
                 return self.arith.divide_by_constant(e.op, a, int(divisor.value))
@@ -202,7 +202,7 @@ class Expressions:
     def _unsafe(self, e: Expr) -> bool:
         """Whether evaluating `e` where it is not wanted could leave an array."""
         return any(
-            isinstance(n, Load | VLoad) and not self.ranges.safe(n, self._storage(n.array).buffer) for n in walk(e)
+            isinstance(n, (Load, VLoad)) and not self.ranges.safe(n, self._storage(n.array).buffer) for n in walk(e)
         )
 
     # ---- memory ----

@@ -128,7 +128,7 @@ class Names:
     def add(self, root: Stmt) -> Names:
         """Enter what a statement and all inside use; itself, to be chained."""
         for s in walk(root):
-            if isinstance(s, Store | Prefetch | MatrixMove):
+            if isinstance(s, (Store, Prefetch, MatrixMove)):
                 self.buffers[s.array] = None
             for e in expressions(s):
                 self.add_expr(e)
@@ -147,14 +147,14 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
     if isinstance(s, Alloc):
         return s.buffer.shape
-    if isinstance(s, Prefetch | MatrixMove):
+    if isinstance(s, (Prefetch, MatrixMove)):
         return s.index
     return ()
 
 
 def has_vectors(root: Stmt) -> bool:
     """Whether the code is explicitly vectorised."""
-    return any(isinstance(n, Ramp | VLoad) for s in walk(root) for e in expressions(s) for n in walk_expr(e))
+    return any(isinstance(n, (Ramp, VLoad)) for s in walk(root) for e in expressions(s) for n in walk_expr(e))
 
 
 class Writer:

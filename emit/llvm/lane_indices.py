@@ -95,7 +95,7 @@ def lane(e: Expr, k: int) -> Expr | None:
         return None
     if isinstance(e, VLoad):
         return Load(e.array, tuple(parts), e.dtype) if isinstance(e.index[-1], Ramp) else None
-    return e.with_children(tuple(parts)) if isinstance(e, Binary | Cast | Unary) else None
+    return e.with_children(tuple(parts)) if isinstance(e, (Binary, Cast, Unary)) else None
 
 
 def _divisor(e: Binary) -> int | None:

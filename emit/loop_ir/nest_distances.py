@@ -144,16 +144,16 @@ class _Sites:
 
     def visit(self, s: Stmt, path: tuple[str, ...]) -> None:
         """A statement inside the loops of `path`."""
-        for e in stmt_exprs(s) if not isinstance(s, Prefetch | Alloc) else ():
+        for e in stmt_exprs(s) if not isinstance(s, (Prefetch, Alloc)) else ():
             for n in walk(e):
-                if isinstance(n, Load | VLoad):
+                if isinstance(n, (Load, VLoad)):
                     self._access(n.array, n.index, False, path)
         match s:
             case For():
                 self._loop(s, path)
             case Let(name, value, body):
                 self._env.bind(name, self._env.interval(value))
-                if value.dtype.is_int and not any(isinstance(n, Load | VLoad) for n in walk(value)):
+                if value.dtype.is_int and not any(isinstance(n, (Load, VLoad)) for n in walk(value)):
                     self._forms[name] = self._form(value)
                 self.visit(body, path)
             case Store(array, index):

@@ -219,14 +219,14 @@ class _Walk:
         if isinstance(s, Store):
             own += self._access(s.array, s.index, True)
         inner = [self._of_all(b) for b in s.bodies()]
-        binder = s if isinstance(s, For | Let) else None
+        binder = s if isinstance(s, (For, Let)) else None
         plain = [p for p in inner if p.binder is None]
         own += [a for p in plain for a in p.accesses]
         nested = [p for p in inner if p.binder is not None] + [q for p in plain for q in p.inner]
         return _Piece(binder, self._merged(own), tuple(p for p in nested if p.accesses or p.inner))
 
     def _reads(self, e: Expr) -> list[_Access]:
-        return [a for n in walk(e) if isinstance(n, Load | VLoad) for a in self._access(n.array, n.index, False)]
+        return [a for n in walk(e) if isinstance(n, (Load, VLoad)) for a in self._access(n.array, n.index, False)]
 
     def _access(self, array: str, index: Sequence[Expr], write: bool) -> list[_Access]:
         if array not in self._buffers:

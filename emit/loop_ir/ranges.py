@@ -73,7 +73,7 @@ class Ranges:
                 if of_variables(index):
                     for e, size in zip(index, shape, strict=False):
                         self._bound(e, linear(size), depth)
-                elif any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+                elif any(isinstance(n, (Load, VLoad)) for e in index for n in walk(e)):
                     continue
                 self._inside[depth].add((array, index))
             learnt.clear()

@@ -159,7 +159,9 @@ class _Checker:
     # ---- statements ------------------------------------------------------------------------
 
     def stmt(self, s: Stmt, env: _Env) -> None:
-        if isinstance(s, Block):
+        if isinstance(s, Store):
+            self.store(s, env)
+        elif isinstance(s, Block):
             for child in s.stmts:
                 self.stmt(child, env)
         elif isinstance(s, For):
@@ -187,15 +189,13 @@ class _Checker:
             self.buffer(s.array, len(s.index), env)
             for e in s.index:
                 self.scalar(e, i64, env, f"a subscript of a hint for '{s.array}'")
-        elif isinstance(s, Barrier | EndCopies):
+        elif isinstance(s, (Barrier, EndCopies)):
             what = "a barrier" if isinstance(s, Barrier) else "a group of copies"
             if env.launch is None:
                 raise Broken(f"{what} outside a launch")
             if env.diverged:
                 raise Broken(f"{what} in '{env.launch.name}' under {env.diverged} on which threads may disagree")
-        elif isinstance(s, Store):
-            self.store(s, env)
-        elif isinstance(s, PanelProduct | WarpReduce):
+        elif isinstance(s, (PanelProduct, WarpReduce)):
             check_warps(s, env.launch, env.diverged, partial(self.buffer, env=env), partial(self.subscripts, env=env))
         elif isinstance(s, MatrixStatement):
             from polyc.emit.loop_ir.verify_matrices import check_matrices  # few functions have any
@@ -291,7 +291,7 @@ class _Checker:
     def copy(self, s: Store, buffer: Buffer, lanes: int, env: _Env) -> None:
         """An asynchronous copy moves 4, 8 or 16 bytes in a row from an array of the device to shared memory;
         2 only while a loop over lanes is around it."""
-        source = env.buffers[s.value.array] if isinstance(s.value, Load | VLoad) else None
+        source = env.buffers[s.value.array] if isinstance(s.value, (Load, VLoad)) else None
         if env.launch is None or buffer.space != "shared" or source is None or source.space not in ("param", "heap"):
             raise Broken(f"an asynchronous copy to '{s.array}' is not one from an array to shared memory")
         ramps = [e for e in (*s.index, *s.value.children()) if e.lanes > 1]

@@ -233,13 +233,13 @@ class _Instance:
 
     def named(self, name: str, e: Expr, reached: Expr = TRUE) -> Expr:
         """`e`, computed here; 0 where it is not reached and must not be evaluated."""
-        if isinstance(e, Const | Var) and not (isinstance(e, Var) and e.name in self.stmt.iters):
+        if isinstance(e, (Const, Var)) and not (isinstance(e, Var) and e.name in self.stmt.iters):
             return e
         new = self.fresh(name)
         while new in self.stmt.iters:
             new = self.fresh(name)
         var = Var(new, e.dtype)
-        if reached != TRUE and any(isinstance(x, Load | Binary) and not _harmless(x) for x in walk(e)):
+        if reached != TRUE and any(isinstance(x, (Load, Binary)) and not _harmless(x) for x in walk(e)):
             e = Select(reached, e, _zero(e.dtype), e.dtype)
         self.steps.append((var.name, self.place(e)))
         return var

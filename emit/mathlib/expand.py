@@ -135,7 +135,7 @@ class _Expansion:
 
     def bind(self, e: Expr, lanes: int) -> Expr:
         """A name for `e` (leaves stay as they are)."""
-        if isinstance(e, Const | Var) or (isinstance(e, Broadcast) and isinstance(e.a, Const | Var)):
+        if isinstance(e, (Const, Var)) or (isinstance(e, Broadcast) and isinstance(e.a, (Const, Var))):
             return e
         name = self.fresh()
         self.lets.append((name, e))

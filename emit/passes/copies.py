@@ -36,7 +36,7 @@ def _adds(s: Stmt, var: str) -> bool:
     if isinstance(s, Store):
         values = (s.value,) if s.mask is None else (s.value, s.mask)
         return all(_is_term(i, var) for i in s.index) and all(_in_subscripts(e, var) for e in values)
-    return isinstance(s, Block | For | Let | Alloc | If) and not any(var in variables(e) for e in stmt_exprs(s))
+    return isinstance(s, (Block, For, Let, Alloc, If)) and not any(var in variables(e) for e in stmt_exprs(s))
 
 
 def _in_subscripts(e: Expr, var: str) -> bool:

@@ -26,16 +26,16 @@ def forward_masked(fn: Function) -> Function:
     names = Names({*fn.params, *(b.name for b in fn.buffers)} | binders(fn.body))
 
     def visit(s: Stmt) -> Stmt:
-        if not isinstance(s, Block | Let):
+        if not isinstance(s, (Block, Let)):
             return with_bodies(s, tuple(visit(b) for b in s.bodies()))
         out: list[Stmt] = []
         run: list[Store | Let] = []
         for part in _flat(s):
-            if isinstance(part, Store | Let) and len(run) < LONGEST:
+            if isinstance(part, (Store, Let)) and len(run) < LONGEST:
                 run.append(part)
                 continue
             out += _Run(run, names).items()
-            run = [part] if isinstance(part, Store | Let) else []
+            run = [part] if isinstance(part, (Store, Let)) else []
             out += [] if run else [visit(part)]
         items = [*out, *_Run(run, names).items()]
         return s if items == [*_flat(s)] else _nested(items)

@@ -57,7 +57,7 @@ def _mask(s: Stmt) -> Expr | None:
     """The vector of conditions on data under which a statement stores."""
     if not isinstance(s, Store) or s.mask is None or s.mask.lanes < 2:
         return None
-    asks = any(isinstance(e, Load | VLoad) or isinstance(e, Var) and e.lanes > 1 for e in walk(s.mask))
+    asks = any(isinstance(e, (Load, VLoad)) or isinstance(e, Var) and e.lanes > 1 for e in walk(s.mask))
     return s.mask if asks else None
 
 

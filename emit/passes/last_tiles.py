@@ -194,7 +194,7 @@ def _again(body: Stmt) -> bool:
             if s.reduction is not None and s.array not in own or s.checked is not None or s.rare or s.asynchronous:
                 return False
             written.add(s.array)
-        elif isinstance(s, Launch | Barrier | WarpReduce | MatrixStatement) or not isinstance(
+        elif isinstance(s, (Launch, Barrier, WarpReduce, MatrixStatement)) or not isinstance(
             s, (Alloc, Block, For, If, Let)
         ):
             return False

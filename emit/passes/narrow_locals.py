@@ -28,7 +28,7 @@ def narrow_locals(fn: Function) -> Function:
     names = {
         s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.dtype == i64 and not s.buffer.shape
     }
-    if not names or any(not isinstance(s, Alloc | Block | For | If | Let | Store) for s in walk(fn.body)):
+    if not names or any(not isinstance(s, (Alloc, Block, For, If, Let, Store)) for s in walk(fn.body)):
         return fn
     names -= {name for s in walk(fn.body) for name in _elsewhere(s)}
     names -= set(_wide(fn.body, {p: (0, None) for p in fn.params}, names))
@@ -40,8 +40,8 @@ def _elsewhere(s: Stmt) -> Iterator[str]:
     own = s.value if isinstance(s, Store) else None
     for e in stmt_exprs(s):
         for x in walk_expr(e):
-            inside = x.index if isinstance(x, Load | VLoad) else ()
-            yield from (y.array for i in inside for y in walk_expr(i) if isinstance(y, Load | VLoad))
+            inside = x.index if isinstance(x, (Load, VLoad)) else ()
+            yield from (y.array for i in inside for y in walk_expr(i) if isinstance(y, (Load, VLoad)))
             if isinstance(x, VLoad) or (isinstance(x, Load) and e is not own):
                 yield x.array
     if isinstance(s, Store) and (s.mask is not None or s.reduction is not None or s.value.lanes > 1):

@@ -76,7 +76,7 @@ class _Loop:
             if _is_sum(made.value) and made.mask is None and not self._may_read(made.value, made):
                 self.sums.append(made)
             return made
-        if isinstance(s, Block | Alloc):
+        if isinstance(s, (Block, Alloc)):
             return with_bodies(s, tuple(self._stmt(b) for b in s.bodies()))
         if isinstance(s, If):
             before, bodies = list(self.sums), []

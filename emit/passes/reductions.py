@@ -157,7 +157,7 @@ class Accumulators:
     def interleave(self) -> int:
         """Independent copies of the chunk: as many as hide the latency of an update behind what else a chunk takes."""
         parts = [*walk(self.loop.body)]
-        if not self.found or not all(isinstance(s, Block | If | Store) for s in parts):
+        if not self.found or not all(isinstance(s, (Block, If, Store)) for s in parts):
             return 1
         stores = [s for s in parts if isinstance(s, Store)]
         if all(self.of(s) for s in stores):
@@ -173,7 +173,7 @@ class Accumulators:
         if any(isinstance(e, Call) and e.fn not in BASIC for e in moving):
             return float(INTERLEAVED)
         read = sum(isinstance(e, Load) and (e.array, e.index) not in self._elements for e in moving)
-        done = sum(isinstance(e, Binary | Call | Unary | Select) for e in moving)
+        done = sum(isinstance(e, (Binary, Call, Unary, Select)) for e in moving)
         return max(1.0, read / 2, done / 3, sum(self.of(s) is None for s in stores))
 
     @property

@@ -85,9 +85,9 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return stmt if same else Alloc(replace(stmt.buffer, shape=shape), body)
     if isinstance(stmt, Launch):
         return _launch(stmt, ranges)
-    if isinstance(stmt, Barrier | EndCopies):
+    if isinstance(stmt, (Barrier, EndCopies)):
         return stmt
-    if isinstance(stmt, PanelProduct | WarpReduce | MatrixStatement):
+    if isinstance(stmt, (PanelProduct, WarpReduce, MatrixStatement)):
         return map_exprs(stmt, ex)
     assert isinstance(stmt, Store)
     return _store(stmt, ex)

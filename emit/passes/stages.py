@@ -131,8 +131,8 @@ class _Body:
             return self.known.get(e.name, e)
         if isinstance(e, VLoad):
             return self.load(e)
-        if e.lanes == 1 or isinstance(e, Broadcast | Ramp):
-            if any(isinstance(x, HReduce | VLoad) or (isinstance(x, Load) and x.array in self.own) for x in nodes(e)):
+        if e.lanes == 1 or isinstance(e, (Broadcast, Ramp)):
+            if any(isinstance(x, (HReduce, VLoad)) or (isinstance(x, Load) and x.array in self.own) for x in nodes(e)):
                 raise _Unsuited
             if any(isinstance(x, Load) and x.array in self.stored for x in nodes(e)):
                 raise _Unsuited
@@ -169,7 +169,7 @@ class _Body:
 
 
 def _latency(e: Expr) -> float:
-    name = e.fn if isinstance(e, Call) else e.op if isinstance(e, Binary | Unary) else ""
+    name = e.fn if isinstance(e, Call) else e.op if isinstance(e, (Binary, Unary)) else ""
     return 0.0 if name == "bitcast" else LATENCY.get(name, 1.0) if e.dtype.is_float else 1.0
 
 

@@ -70,7 +70,7 @@ def separate_tiles(fn: Function, rests: bool = True, again: Target | None = None
 
 
 def _whole(stmt: Stmt) -> bool:
-    return any(isinstance(s, Barrier | Launch | WarpReduce) for s in walk(stmt))
+    return any(isinstance(s, (Barrier, Launch, WarpReduce)) for s in walk(stmt))
 
 
 def _conjunction(conditions: list[Expr]) -> Expr:

@@ -45,9 +45,9 @@ def _dropped(body: Stmt, arrays: set[str], names: set[str]) -> Stmt:
         if isinstance(s, Block):
             return Block(tuple(b for b in s.stmts if not _empty(b)))
         unused = (isinstance(s, Let) and s.name not in names) or (isinstance(s, Alloc) and s.buffer.name not in arrays)
-        if unused and isinstance(s, Let | Alloc):
+        if unused and isinstance(s, (Let, Alloc)):
             return s.body
-        if isinstance(s, For | Let | Alloc) and _empty(s.body):
+        if isinstance(s, (For, Let, Alloc)) and _empty(s.body):
             return Block(())
         if isinstance(s, If) and _empty(s.then) and (s.orelse is None or _empty(s.orelse)):
             return Block(())

@@ -403,7 +403,7 @@ class _Repeated:
             if not always or s.reduction is not None or s.mask is not None or not varies:
                 return False
             self.begun[s.array] = s.index
-        inner = always and isinstance(s, Block | Let | Alloc)
+        inner = always and isinstance(s, (Block, Let, Alloc))
         return all(self.allows(b, inner) for b in s.bodies())
 
     def known(self, load: Load) -> bool:

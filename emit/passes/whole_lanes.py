@@ -130,10 +130,10 @@ def _collect(
     e: Expr, arrays: set[str], own: tuple[str, tuple[Expr, ...]] | None, beside: bool, found: list[_Use]
 ) -> None:
     """Loads of the arrays in an expression, without those of element `own` for itself."""
-    if isinstance(e, Load | VLoad) and e.array in arrays and (e.array, e.index) != own:
+    if isinstance(e, (Load, VLoad)) and e.array in arrays and (e.array, e.index) != own:
         mask = _lanes(e.mask) if isinstance(e, VLoad) and e.mask is not None else None
         found.append(_Use(e.array, _elements(e.index), mask, e.lanes, beside))
-    if isinstance(e, HReduce | Broadcast | Ramp | Load | VLoad):  # below, a lane is not this lane
+    if isinstance(e, (HReduce, Broadcast, Ramp, Load, VLoad)):  # below, a lane is not this lane
         own, beside = None, False
     for c in e.children():
         _collect(c, arrays, own, beside, found)
