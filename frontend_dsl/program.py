@@ -10,7 +10,7 @@ import islpy as isl
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int, loads, walk
 from polyc.poly.forms.affine import NotAffine, functions, set_space, to_set
-from polyc.poly.reduction import with_reduction
+from polyc.poly.reduction import updates_once, with_reduction
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
@@ -36,7 +36,7 @@ def finish(
 
         roll_up(builder)
     straighten(builder)
-    separate_places(builder)
+    separate_places(builder, reassociate)
     records = list(records_of(builder.root))
     context = context_of(builder)
     statements: dict[str, Statement] = {}
@@ -127,7 +127,7 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
     for guard in record.guards:
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
-    record = _without_choice(record)
+    record = _without_choice(record, domain, reassociate)
     value, predicate = narrow_comparisons(record.value, domain), record.predicate()
     if predicate is not None:
         predicate = narrow_comparisons(predicate, domain)
@@ -167,16 +167,18 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
     return var.le_set(lo).intersect(var.gt_set(hi))
 
 
-def _without_choice(record: Record) -> Record:
-    """`if v > x: x = v`, `x = v if v > x else x` and the like as `x = max(x, v)`: Python's, bit for bit."""
+def _without_choice(record: Record, domain: isl.Set, reassociate: bool) -> Record:
+    """`if v > x: x = v`, `x = v if v > x else x` and the like as `x = max(x, v)`: Python's, bit for bit; with `>=` that
+    of a reduction, where reductions may be reassociated: which of several zeros they give does not count."""
     here, value = Load(record.array.name, record.index, record.value.dtype), record.value
+    equal = value.dtype.is_int or (reassociate and not updates_once(here, domain))
     if isinstance(value, Select) and value.b == here:
-        op = extreme(value.cond, value.a, here)
+        op = extreme(value.cond, value.a, here, equal)
         return record if op is None else replace(record, value=Binary(op, here, value.a, value.dtype))
     last = next((g for g in reversed(record.guards) if g.condition is not None), None)
     if last is None or last.condition is None or not last.holds or last.condition.saved is not None:
         return record
-    op = extreme(last.condition.rest, value, here)
+    op = extreme(last.condition.rest, value, here, equal)
     if op is None:
         return record
     guards = tuple(g for g in record.guards if g is not last)
