@@ -3,8 +3,9 @@
     h: t: s += X[t, h, d] ...   ->   t: h: ...          i: b: j: X[b, j] = f(X[b, j])   ->   b: i: j: ...
 
 A loop goes outwards past another one if all arrays that both move have its dimension outside, and no conflict leads
-from one iteration to another of one of the two, whose iterations are programs of their own then. (Memory order: Carr,
-McKinley and Tseng, "Compiler optimizations for improving data locality", ASPLOS 1994.)
+from one iteration to another of one of the two, whose iterations are programs of their own then; or none leads back in
+either, as in a Gauss-Seidel sweep by columns. (Memory order: Carr, McKinley and Tseng, "Compiler optimizations for
+improving data locality", ASPLOS 1994.)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from polyc.poly.expr import Expr, loads, variables
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.vector_loops import iterator, uniform
+from polyc.scheduler.questions.coincidence import Pair, narrowed
 from polyc.scheduler.strategies.planner import Planner
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
@@ -38,12 +40,19 @@ def _sorted(plan: Planner, members: Sequence[Member]) -> list[str]:
     order: list[Member] = []
     for m in members:
         place = len(order)
-        while place and (apart[m.name] or apart[order[place - 1].name]):
-            if not _belongs_outside(plan.scop, m, order[place - 1]):
+        while place and _belongs_outside(plan.scop, m, order[place - 1]):
+            other = order[place - 1]
+            if not (apart[m.name] or apart[other.name] or _forward(pairs, order[: place - 1], (m, other))):
                 break
             place -= 1
         order.insert(place, m)
     return [m.name for m in order]
+
+
+def _forward(pairs: Sequence[Pair], around: Sequence[Member], loops: tuple[Member, Member]) -> bool:
+    """Whether no conflict within one iteration of the loops around leads back in either loop."""
+    inside = narrowed((p for p in pairs if not p.reduction), around)
+    return all(p.map.is_subset(m.schedule[p.source].le_map(m.schedule[p.sink])) for m in loops for p in inside)
 
 
 def _belongs_outside(scop: Scop, m: Member, other: Member) -> bool:

@@ -51,10 +51,19 @@ def from_below(X: inout(f32[M, N])):
 
 @op
 def diagonals(X: inout(f32[M, N])):
-    """Neither loop's iterations are programs of their own."""
+    """Neither loop's iterations are programs of their own, and one loop leads back in the other order."""
     for j in range(1, N):
-        for i in range(1, M):
-            X[i, j] += 0.5 * X[i - 1, j - 1]
+        for i in range(M - 1):
+            X[i, j] += 0.5 * X[i + 1, j - 1]
+
+
+@op
+def sweeps_by_columns(X: inout(f32[M, N])):
+    """Gauss-Seidel: neither loop's iterations are programs of their own, but none leads back."""
+    for t in range(9):
+        for j in range(1, N - 1):
+            for i in range(1, M - 1):
+                X[i, j] = 0.25 * (X[i - 1, j] + X[i + 1, j] + X[i, j - 1] + X[i, j + 1])
 
 
 @op
@@ -83,7 +92,7 @@ rng = np.random.default_rng()
 SIZES = {"M": 37, "N": 19, "K": 6}
 INPUTS: dict[Any, tuple[np.ndarray, ...]] = {
     columns_first: (rng.random((37, 19, 6)),), sorted_rows: (rng.random((37, 9)),), from_below: (rng.random((37, 19)),),
-    diagonals: (rng.random((37, 19)),), window: (rng.random((37, 19)), rng.random(5)), pairs: (rng.random((37, 19)),),
+    diagonals: (rng.random((37, 19)),), sweeps_by_columns: (rng.random((37, 19)),), window: (rng.random((37, 19)), rng.random(5)), pairs: (rng.random((37, 19)),),
 }  # fmt: skip
 
 
@@ -115,6 +124,10 @@ def test_loops_that_move_nothing_are_inside() -> None:
 
 def test_columns_that_wait_for_nothing_are_inside() -> None:
     assert loop_names(made(from_below, M=300, N=300).tree)[0] == "i"
+
+
+def test_sweeps_go_by_rows() -> None:
+    assert loop_names(made(sweeps_by_columns, M=300, N=300).tree) == ("t.out", "i", "j", "t.in")
 
 
 def test_an_order_that_counts_stays() -> None:
