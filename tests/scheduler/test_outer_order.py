@@ -92,7 +92,8 @@ rng = np.random.default_rng()
 SIZES = {"M": 37, "N": 19, "K": 6}
 INPUTS: dict[Any, tuple[np.ndarray, ...]] = {
     columns_first: (rng.random((37, 19, 6)),), sorted_rows: (rng.random((37, 9)),), from_below: (rng.random((37, 19)),),
-    diagonals: (rng.random((37, 19)),), sweeps_by_columns: (rng.random((37, 19)),), window: (rng.random((37, 19)), rng.random(5)), pairs: (rng.random((37, 19)),),
+    diagonals: (rng.random((37, 19)),), sweeps_by_columns: (rng.random((37, 19)),),
+    window: (rng.random((37, 19)), rng.random(5)), pairs: (rng.random((37, 19)),),
 }  # fmt: skip
 
 
