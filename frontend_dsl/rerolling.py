@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite, walk
+from polyc.poly.text import print_expr
 
 from .builder import Block, Builder, Loop, Record
 from .fold import add, linear, sub, tidy
@@ -37,18 +38,34 @@ def _roll(loop: Loop) -> None:
     stores = [r for r in loop.body.items if isinstance(r, Record)]
     if len(stores) < len(loop.body.items) or any(loop in r.array.scope or r.guards != loop.guards for r in stores):
         return
+    stores = [_updated_first(r) for r in stores]
     if len(stores) == 1:
         stores = _updates(stores[0])
     if len(stores) != loop.step:
         return
     shifted = [_one_by_one(r, loop, k) for k, r in enumerate(stores)]
     first = shifted[0]
-    if first is None or any(s != first for s in shifted):
+    if first is None or len({None if s is None else (rewrite(s[0], _in_order), s[1]) for s in shifted}) > 1:
         return
     trips = -(-int(gap.value) // loop.step)
     value, index = first
     loop.hi, loop.step = add(loop.lo, const_int(trips * loop.step)), 1
     loop.body.items[:] = [replace(stores[0], value=value, index=index)]
+
+
+def _updated_first(r: Record) -> Record:
+    """`s = e + s` as `s = s + e`: the same bits."""
+    here, value = Load(r.array.name, r.index, r.value.dtype), r.value
+    if isinstance(value, Binary) and value.op in ("+", "*") and value.b == here and value.a != here:
+        return replace(r, value=Binary(value.op, here, value.a, value.dtype))
+    return r
+
+
+def _in_order(e: Expr) -> Expr:
+    """Sums and products of two with their operands in one order: either has the same bits."""
+    if isinstance(e, Binary) and e.op in ("+", "*") and print_expr(e.a) > print_expr(e.b):
+        return Binary(e.op, e.b, e.a, e.dtype)
+    return e
 
 
 def _updates(r: Record) -> list[Record]:

@@ -91,7 +91,7 @@ def _has_linear_subscripts(scop: Scop) -> bool:
 def _without_followers(scop: Scop, marked: set[str]) -> Scop:
     """Without iterators that the others determine: those of blocks that the program cuts its loops into."""
     for loop in loop_names(scop.tree):
-        iters = None if loop in marked else iterators_of(scop, loop)
+        iters = None if loop in marked else iterators_of(scop, loop, dynamic=True)
         if iters is None or not all(_bound_to_others(scop.statements[n], i) for n, i in iters.items()):
             continue
         slim = _without_dims(scop, loop, iters)

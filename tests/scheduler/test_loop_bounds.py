@@ -11,6 +11,7 @@ from back_ends import NATIVE, interpret, native
 from polyc import BoundsError, op
 from polyc.emit import targets
 from polyc.poly.rewriting.loop_bounds import with_bounds
+from polyc.poly.tree import loop_names
 from polyc.scheduler.strategies.auto import automatic
 
 HEAD = """
@@ -140,3 +141,38 @@ def test_two_statements_and_a_loop_inside() -> None:
     values = rng.standard_normal((starts[-1] + 3, 7)).astype(np.float32)
     for found, expected in zip(f(starts, values), f.python(starts, values), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+BLOCKS = {
+    "by its range": """
+        for i in range(b, min(b + 8, N)):
+            for p in range(P[i], P[i + 1]):
+                for d in range(16):
+                    Y[i, d] += V[p] * X[C[p], d]
+""",
+    "by a condition": """
+        for i in range(min(b + 8, N)):
+            if i >= b:
+                for p in range(P[i], P[i + 1]):
+                    for d in range(16):
+                        Y[i, d] += V[p] * X[C[p], d]
+""",
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_around_a_loop_that_data_bound_are_undone(name: str) -> None:
+    f = op.from_source(f"""
+from polyc import *
+N, M, Z = dims("N M Z")
+
+@op
+def blocks(P: i64[N + 1], C: i64[Z], V: f32[Z], X: f32[M, 16]) -> f32[N, 16]:
+    Y = zeros((N, 16), f32)
+    for b in range(0, N, 8):{BLOCKS[name]}
+    return Y
+""")
+    assert not any(n.startswith("b") for n in loop_names(automatic(f.scop(), targets.host()).tree))
+    starts, columns, values, _ = given(np.random.default_rng(3), 19)
+    x = np.random.default_rng(4).random((5, 16)).astype(np.float32)
+    np.testing.assert_allclose(f(starts, columns, values, x), f.python(starts, columns, values, x), rtol=1e-5)
