@@ -8,6 +8,7 @@ from polyc.poly import hooks
 def connect() -> None:
     """Register all services; the modules behind them load on first use."""
     hooks.register("schedule", "polyc.scheduler.schedule:Schedule.of")
+    hooks.register("own_instructions", "polyc.emit.targets:own_instructions")
     hooks.register("auto_schedule", "polyc.graph_driver.worker.compile_operator:auto_schedule")
     hooks.register("compile_operator", "polyc.graph_driver.worker.compile_operator:compile_operator")
     hooks.register("further_sizes", "polyc.graph_driver.worker.further_sizes:FurtherSizes")

@@ -112,8 +112,8 @@ def read_step(line: str, number: int) -> tuple[str, dict[str, Any]]:
 STEPS = frozenset(
     "split strip_mine unsplit tile interchange permute reverse skew shift reorder_statements fuse distribute "
     "unroll_and_jam index_split peel version parallel vectorize unroll bind serial promote contract inline outline "
-    "split_sum expand coalesce split_statement unite_statements gather read_first rfactor eliminate normalise relayout "
-    "recompute set_order".split()
+    "split_sum expand coalesce split_statement unite_statements gather read_first rfactor eliminate normalise in_words "
+    "relayout recompute set_order".split()
 )
 
 

@@ -202,6 +202,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
     "eliminate": lambda s, r: {},
     "normalise": lambda s, r: {},
+    "in_words": lambda s, r: {"statement": _statement(s, r), "numbers": r.choice((2, 4))},
     "relayout": _relayout,
     "recompute": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
 }  # fmt: skip
@@ -217,6 +218,7 @@ WEIGHTS = {
     "eliminate": 0,
     "recompute": 0,
     "normalise": 0,
+    "in_words": 0,
     "unsplit": 0,
     "relayout": 0,  # what seeds draw stays as it was; `test_transformations_properties.py` proposes it by name
 }

@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather read_first rfactor eliminate normalise relayout recompute`."""
+unite_statements gather read_first rfactor eliminate normalise in_words relayout recompute`."""
 
 from __future__ import annotations
 
@@ -206,6 +206,23 @@ class Program(Core):
         if scop is self.scop:
             raise ScheduleError("normalise: loops and choices have their normal form")
         return self._step("normalise", {}, scop.tree, "none", scop=scop)
+
+    def in_words(self, statement: str, numbers: int) -> Self:
+        """Multiply words of two 16-bit integers, or of four bytes, in a sum of products.
+
+        Arguments: `statement`, a sum of 32-bit integers; `numbers` in a word: 2, or 4 where one factor is from 0 to 255
+        and the other one from -128 to 127. Before all steps that change the order.
+        Before -> after, for 2: `C[i] += i32(A[i, k]) * i32(x[k])` -> `a[i, w] = i32(A[i, 2w]) & 65535 |
+        i32(A[i, 2w + 1]) << 16`, `b[w]` likewise, `C[i] += dot_pairs(a[i, w], b[w])`: exact, one instruction on x86.
+        Refused when: it adds up something else; factors may be larger; a loop of the sum has bounds that other loops
+        move; its nest changes what it multiplies; earlier steps have changed the order.
+        """
+        from polyc.scheduler.transformations.words import in_words
+
+        if self.tree != of_scop(self.scop.tree, self.scop):
+            raise ScheduleError("in_words is for loops as the program has them: earlier steps have changed the order")
+        scop = in_words(self.scop, statement, numbers)
+        return self._step("in_words", {"statement": statement, "numbers": numbers}, scop.tree, "none", scop=scop)
 
     def relayout(self, array: str, layout: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Store a local array otherwise.

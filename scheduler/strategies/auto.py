@@ -12,7 +12,8 @@ from typing import Any
 
 from polyc.poly.budgets import AUTOMATIC, AUTOMATIC_GPU, OverBudget, scaled
 from polyc.poly.depth import nested
-from polyc.poly.expr import Const, Var, loads
+from polyc.poly.dtypes import i32
+from polyc.poly.expr import Binary, Const, Var, loads
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
@@ -148,6 +149,15 @@ def _is_plain(scop: Scop, s: Statement) -> bool:
     return found.issuperset(s.iters) and all(isinstance(e, (Var, Const)) for e in subscripts)
 
 
+def words(plan: Planner) -> None:
+    """Products of narrow integers two or four at a time (`strategies/words.py`)."""
+    sums = (s for s in plan.scop.statements.values() if s.reduction == "+" and s.value.dtype == i32)
+    if any(isinstance(x, Binary) and x.op == "*" for s in sums for x in s.value.children()):
+        from polyc.scheduler.strategies.words import products_of_words
+
+        products_of_words(plan)
+
+
 def private_arrays(plan: Planner) -> None:
     """Working arrays for each iteration (`strategies/privatising.py`); scalars of the source are so from the start."""
     if any(a.kind == "local" and len(a.shape) > a.expanded for a in plan.scop.arrays.values()):
@@ -205,6 +215,7 @@ def short_loops(plan: Planner) -> None:
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "waste": waste,
     "loops": loop_form,
+    "words": words,
     "private arrays": private_arrays,
     "reading order": reading_order,
     "gathering": gather,

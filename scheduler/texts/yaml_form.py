@@ -34,7 +34,7 @@ from polyc.scheduler.step import Step
 RESERVED = ("loop", "value", "run", "coincident")
 PROGRAM_STEPS = (
     "inline", "outline", "split_sum", "expand", "coalesce", "split_statement", "unite_statements", "gather",
-    "read_first", "rfactor", "eliminate", "relayout", "recompute",
+    "read_first", "rfactor", "eliminate", "normalise", "in_words", "relayout", "recompute",
 )  # fmt: skip
 """Steps that change the program: a tree alone does not say what they did."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import gallery_questions
 
 import polyc
-from polyc import dims, empty, f32, f64, grid, inout, op, programs, zeros
+from polyc import dims, empty, f32, f64, grid, i8, i32, inout, op, programs, u8, zeros
 
 M, N, K, T = dims("M N K T")
 
@@ -80,6 +80,14 @@ def strips(A: f32[N], B: f32[N]) -> f32[N]:
         for i in range(b + 1, min(b + 32, N) + 1):
             t = A[i - 1] * B[i - 1]
             C[i - 1] = t if t > 0.0 else 0.0
+    return C
+
+
+@op
+def codes(A: u8[M, K], x: i8[K]) -> i32[M]:
+    C = zeros((M,), i32)
+    for i, k in grid(M, K):
+        C[i] += i32(A[i, k]) * i32(x[k])
     return C
 
 
@@ -217,6 +225,7 @@ PROGRAMS = {
     "halves": halves,
     "upsampled": upsampled,
     "strips": strips,
+    "codes": codes,
     "lu": lu,
     "solved": solved,
     "orthogonal": orthogonal,
@@ -293,6 +302,7 @@ GROUPS = (
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
         Example("eliminate", "borders", "s.eliminate()"),
         Example("normalise", "strips", "s.normalise()"),
+        Example("in_words", "codes", 's.in_words("S1", 4)'),
         Example("recompute", "smooth", 's.recompute("t", "j").fuse("j_1", "j").contract("t")',
                 refused='s.recompute("A", "j")'),
         Example("relayout", "between", 's.relayout("t", [1, 0])', refused='s.relayout("A", [1, 0])'),

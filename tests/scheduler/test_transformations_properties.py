@@ -40,12 +40,14 @@ OTHERS = {
     "rfactor",
     "eliminate",
     "normalise",
+    "in_words",
     "relayout",
     "recompute",
 }
-ALIKE = {"unite_statements", "split_sum", "coalesce"}
-"""No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products
-(`test_outlining.py`) or copy elements into a local array and back (`test_coalescing.py`)."""
+ALIKE = {"unite_statements", "split_sum", "coalesce", "in_words"}
+"""No random program has two statements that compute the same (`test_eliminations.py`) or products of narrow integers
+(`test_products_of_words.py`), few add up sums of products (`test_outlining.py`) or copy elements into a local array and
+back (`test_coalescing.py`)."""
 ORDER = sorted(STEPS - OTHERS)  # steps that only move instances
 
 

@@ -27,7 +27,7 @@ OPERATIONS = 2_000_000
 KEEP_ORDER = {"split", "strip_mine", "unroll", "serial", "index_split", "peel", "version", "contract"}
 # these rewrite statements where they stand; what does not fit is no matter of order
 KEEP_ORDER |= {"split_sum", "expand", "coalesce", "split_statement", "unite_statements", "read_first", "eliminate"}
-KEEP_ORDER |= {"relayout", "recompute", "normalise", "unsplit"}
+KEEP_ORDER |= {"relayout", "recompute", "normalise", "unsplit", "in_words"}
 # a sum whose summands read what it completes is rare among random programs: test_gather.py has a refusal
 KEEP_ORDER |= {"gather"}
 ORDER_CHANGING = sorted(set(PROPOSALS) - KEEP_ORDER)
