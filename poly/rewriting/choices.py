@@ -40,7 +40,7 @@ def with_choices(scop: Scop) -> Scop:
         a, b = scop.statements[before], scop.statements[after]
         statements = {n: s for n, s in scop.statements.items() if n != before}
         statements[after] = with_reduction(_chosen(a, b), scop.reassociate)
-        scop = replace(scop, statements=statements, tree=_without(_always(scop.tree, a, b), before))
+        scop = replace(scop, statements=statements, tree=without(_always(scop.tree, a, b), before))
     return scop
 
 
@@ -207,9 +207,9 @@ def _always(node: Node, a: Statement, b: Statement) -> Node:
     return node.with_children(kids) if kids else node
 
 
-def _without(node: Node, name: str) -> Node:
+def without(node: Node, name: str) -> Node:
     """The tree without a statement that is a part of its own."""
-    kids = tuple(_without(c, name) for c in node.children() if not (isinstance(c, Filter) and _alone(c) == name))
+    kids = tuple(without(c, name) for c in node.children() if not (isinstance(c, Filter) and _alone(c) == name))
     if isinstance(node, Band):
         members = tuple(replace(m, schedule={n: v for n, v in m.schedule.items() if n != name}) for m in node.members)
         return Band(members, kids[0], node.permutable)

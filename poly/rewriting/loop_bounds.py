@@ -21,8 +21,9 @@ from polyc.poly.dtypes import bool_, i64, u64
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, const_int, loads, variables
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import terms_of
+from polyc.poly.forms.ranges import smallest
 from polyc.poly.reduction import with_reduction
-from polyc.poly.scop import ENDLESS, DynamicBound, Scop, Statement
+from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, DynamicBound, Scop, Statement
 from polyc.poly.tree import loop_dim, loops_around, loops_below
 
 Range = tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -67,8 +68,8 @@ def _bounded(scop: Scop, name: str, loop: str, inside: set[str]) -> Statement | 
     kept, lows, highs = [], list[Expr](), list[Expr]()
     safe = True
     for condition in conjuncts(s.predicate):
-        found = _bound(_widened(condition, s.domain), i) if safe else None
-        if found is None or not all(_read_before(scop, s, i, e, known, written) for e in found[0] + found[1]):
+        found = bound_of(widened(condition, s.domain), i) if safe else None
+        if found is None or not all(read_before(scop, s, i, e, known, written) for e in found[0] + found[1]):
             kept.append(condition)
             safe = safe and not any(open_axes(scop, s, load, s.domain) for load in loads(condition))
             continue  # (an error in a condition is not to be lost by one that is looked at after it)
@@ -82,15 +83,17 @@ def _bounded(scop: Scop, name: str, loop: str, inside: set[str]) -> Statement | 
         by_data = [new or next(loads(e), None) is not None for new, e in zip(by_data, (old.lo, old.hi), strict=True)]
     if not all(by_data):
         return None
-    return _with_bound(scop, s, i, (tuple(lows), tuple(highs)), kept)
+    return with_bound(scop, s, i, (tuple(lows), tuple(highs)), kept)
 
 
-def _with_bound(scop: Scop, s: Statement, i: str, found: Range, kept: list[Expr]) -> Statement:
-    """The statement with bounds instead of its conditions."""
+def with_bound(scop: Scop, s: Statement, i: str, found: Range, kept: list[Expr]) -> Statement:
+    """The statement with bounds instead of its conditions, of which `kept` are left."""
     bounds = {d.iter: d for d in s.dynamic}
     lows, highs = found
     if i in bounds:
         lows, highs = (bounds[i].lo, *lows), (bounds[i].hi, *highs)
+    least = None if lows else smallest(s.domain, s.iters.index(i))
+    lows = lows or (const_int(-DYNAMIC_EXTENT if least is None else least),)
     lo, hi = reduce(lambda a, b: _either("max", a, b), lows), reduce(lambda a, b: _either("min", a, b), highs)
     bounds[i] = DynamicBound(i, lo, hi)
     dynamic = tuple(bounds[x] for x in s.iters if x in bounds)
@@ -122,7 +125,7 @@ def conjuncts(e: Expr, holds: bool = True) -> Iterator[Expr]:
         yield Unary("not", e, bool_)
 
 
-def _bound(condition: Expr, i: str) -> Range | None:
+def bound_of(condition: Expr, i: str) -> Range | None:
     """What a comparison of an iterator with something else says about it."""
     if not isinstance(condition, Binary) or condition.op not in _TURNED or condition.a.dtype != i64:
         return None
@@ -137,7 +140,7 @@ def _bound(condition: Expr, i: str) -> Range | None:
     return ((value,), ()) if op in (">", ">=") else ((), (value,))
 
 
-def _widened(condition: Expr, domain: isl.Set) -> Expr:
+def widened(condition: Expr, domain: isl.Set) -> Expr:
     """A comparison of integers as one of numbers in i64."""
     if not isinstance(condition, Binary) or condition.op not in _TURNED or not condition.a.dtype.is_int:
         return condition
@@ -175,7 +178,7 @@ def _plus(e: Expr, by: int) -> Expr:
     return Binary("+" if by > 0 else "-", e, const_int(abs(by)), i64)
 
 
-def _read_before(scop: Scop, s: Statement, i: str, e: Expr, known: set[str], written: set[str]) -> bool:
+def read_before(scop: Scop, s: Statement, i: str, e: Expr, known: set[str], written: set[str]) -> bool:
     """Whether a value can be computed before the loop over `i`, is the same in all of it, and no error is in it."""
     if not variables(e) <= known or any(load.array in written for load in loads(e)):
         return False
