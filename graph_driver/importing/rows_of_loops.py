@@ -75,7 +75,7 @@ class _Found:
         self.moving = {body.input[0].name, *self._counters()}
         self.rows: dict[str, Rows] = {}
         self.before: list[onnx.NodeProto] = []
-        self.ranks: dict[str, int] = {}
+        self.sizes: dict[str, tuple[int, ...] | None] = {}
 
     def _counters(self) -> Iterator[str]:
         """States that grow or shrink by one in each iteration."""
@@ -107,7 +107,7 @@ class _Found:
         """The name outside of a tensor that no iteration changes; a constant of the body gets one."""
         if name in self.constants and name not in self.alias:
             self.alias[name] = self.around.fresh(f"{name}@outside")
-            self.ranks[self.alias[name]] = len(self.constants[name].dims)
+            self.sizes[self.alias[name]] = tuple(self.constants[name].dims)
             value = onnx.TensorProto()
             value.CopyFrom(self.constants[name])
             self.before.append(helper.make_node("Constant", [], [self.alias[name]], value=value))
@@ -115,12 +115,14 @@ class _Found:
 
     def rank(self, name: str) -> int | None:
         """Of an outer tensor."""
-        if name not in self.ranks:
-            sizes = self.around.shape(name)
-            if sizes is None:
-                return None
-            self.ranks[name] = len(sizes)
-        return self.ranks[name]
+        sizes = self.shape(name)
+        return None if sizes is None else len(sizes)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Of an outer tensor; sizes may be formulas."""
+        if name not in self.sizes:
+            self.sizes[name] = self.around.shape(name)
+        return self.sizes[name]
 
     def visit(self, n: onnx.NodeProto) -> None:
         """Note what a node makes of the counter, of outer tensors, and of rows."""
@@ -143,12 +145,14 @@ class _Found:
 
     def _row(self, n: onnx.NodeProto) -> None:
         whole = self.outer(n.input[0])
-        sizes = None if whole is None else self.around.shape(whole)
+        sizes = None if whole is None else self.shape(whole)
         if whole is None or sizes is None or n.input[1] not in self.moving:
             return
         axis = next((a.i for a in n.attribute if a.name == "axis"), 0)
         axis += len(sizes) if axis < 0 else 0
-        if 0 <= axis < len(sizes) - 1 and self.trips >= LEAST * sizes[axis]:
+        if not 0 <= axis < len(sizes) - 1 or not isinstance(sizes[axis], int):
+            return
+        if self.trips >= LEAST * sizes[axis]:
             self.rows[n.output[0]] = Rows(whole, axis, len(sizes), n.input[1])
 
     def _product(self, n: onnx.NodeProto) -> None:

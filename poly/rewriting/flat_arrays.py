@@ -10,13 +10,13 @@ PLDI 1992; Grosser et al., "Optimistic delinearization of parametrically sized a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from polyc.poly.access import Access, accesses
-from polyc.poly.certificates import open_sites, value_range
+from polyc.poly.certificates import expressions, open_sites, value_range
 from polyc.poly.dtypes import i64
-from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Var, const_int, walk
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Var, const_int, loads, walk
 from polyc.poly.forms.affine import terms_of
 from polyc.poly.rewriting.changed_loops import iterators_of, mapped, tidy
 from polyc.poly.rewriting.digits import in_digits
@@ -76,7 +76,17 @@ def _in_width(
             scop = split[0]
     here = [(a, _terms(a.load.index[d])) for a in accesses(scop) if a.array == array.name]
     cuts = _cuts([(a, t) for a, t in here if t is not None], d, width)
-    return None if cuts is None else _with_cut(scop, array, d, width, cuts)
+    if cuts is None or any((n, e) not in cuts for n, e in _subscripts(scop, array.name, d)):
+        return None
+    return _with_cut(scop, array, d, width, cuts)
+
+
+def _subscripts(scop: Scop, array: str, d: int) -> Iterator[tuple[str, Expr]]:
+    """By statement every subscript of a dimension, also where nothing ever reads it."""
+    for s in scop.statements.values():
+        for load in (s.target, *(x for e in expressions(s) for x in loads(e))):
+            if load.array == array:
+                yield s.name, load.index[d]
 
 
 def _is_iterator(terms: Terms) -> bool:

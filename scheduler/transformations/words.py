@@ -25,7 +25,7 @@ from polyc.poly.records import dataclass
 from polyc.poly.rewriting.changed_loops import called, changed, points_of
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim, loops_around
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim, loop_names, loops_around
 from polyc.scheduler.transformations.added import minus, taken, unique, value_range
 
 LIMITS = {2: ((-(2**15), 2**15 - 1),) * 2, 4: ((0, 255), (-128, 127))}
@@ -240,7 +240,7 @@ def _with_nests(scop: Scop, tree: Node, statement: str, first: list[Statement]) 
     others = {n: s.domain for n, s in scop.statements.items() if n not in new}
     nests = list(tree.filters) if isinstance(tree, Sequence) else [Filter(others, tree)]
     place = next(k for k, nest in enumerate(nests) if statement in nest.domain)
-    used = taken(scop, tree)
+    used = taken(scop, tree) | set(loop_names(tree))
     for s in first:
         names = unique(list(s.iters), used)
         used |= set(names)

@@ -198,3 +198,24 @@ def test_one_factor_twice_and_wrong_arguments() -> None:
         Schedule.of(squares.scop()).in_words("S9", 2)
     with pytest.raises(ScheduleError, match="earlier steps"):
         Schedule.of(product(u8, i8).scop()).interchange("j", "k").in_words("S1", 4)
+
+
+@op
+def two_products(X: u8[M, K], Y: i8[K, N], V: i8[K, N]) -> (i32[M, N], i32[M, N]):
+    C, D = zeros((M, N), i32), zeros((M, N), i32)
+    for i, j in grid(M, N):
+        for k in range(K):
+            C[i, j] += i32(X[i, k]) * i32(Y[k, j])
+        for k in range(K):
+            D[i, j] += i32(V[k, j]) * i32(X[i, k])
+    return C, D
+
+
+def test_two_products_of_one_nest() -> None:
+    assert numbers_in_words(two_products, "znver4") == ["4 in a word"] * 2
+    x, y, v = (extreme_values(t, s) for t, s in ((u8, (9, 22)), (i8, (22, 17)), (i8, (22, 17))))
+    schedule = automatic(two_products.scop(), targets.host())
+    for backend in ("interp", *NATIVE):
+        found = execute(schedule.scop, schedule.tree, [x, y, v], backend)
+        for result, factor in zip(found, (y, v), strict=True):
+            np.testing.assert_array_equal(result, x.astype(np.int32) @ factor.astype(np.int32))
