@@ -43,7 +43,8 @@ def rename(scop: Scop, names: Mapping[str, str]) -> Scop:
         raise ScopError(f"{scop.name}: renaming gives two statements one name")
     arrays: dict[str, Array] = {}
     for n, a in scop.arrays.items():
-        moved = replace(a, name=new(n), shape=tuple(expr(e) for e in a.shape))
+        given = None if a.given is None else tuple(expr(e) for e in a.given)
+        moved = replace(a, name=new(n), shape=tuple(expr(e) for e in a.shape), given=given)
         if new(n) in arrays:
             _same_tensor(scop, arrays[new(n)], moved)
             moved = _stronger(arrays[new(n)], moved)

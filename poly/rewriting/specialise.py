@@ -141,7 +141,8 @@ def _apply(expr: Expr, constants: Mapping[str, Expr]) -> Expr:
 
 
 def _array(a: Array, constants: Mapping[str, Expr]) -> Array:
-    return replace(a, shape=tuple(_apply(e, constants) for e in a.shape))
+    given = None if a.given is None else tuple(_apply(e, constants) for e in a.given)
+    return replace(a, shape=tuple(_apply(e, constants) for e in a.shape), given=given)
 
 
 def _statement(s: Statement, sizes: Mapping[str, int], constants: Mapping[str, Expr]) -> Statement:

@@ -16,6 +16,7 @@ from polyc.emit import targets
 from polyc.frontend_dsl.source import register
 from polyc.poly.json_io import dumps, loads
 from polyc.poly.rewriting.loop_form import normal_loops
+from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.text import print_expr
 from polyc.poly.texts.parser import parse_scop
 from polyc.poly.texts.printer import exact_scop
@@ -191,6 +192,14 @@ def test_texts_keep_shapes_and_what_is_a_copy(name: str) -> None:
         assert {n: (a.shape, a.given, a.expanded) for n, a in again.arrays.items()} == {
             n: (a.shape, a.given, a.expanded) for n, a in normal.arrays.items()
         }
+
+
+def test_sizes_become_numbers_in_both_shapes() -> None:
+    fixed = specialise(normal_loops(rows_of_a_symbol.scop()), {"n": 5})
+    assert [int(e.value) for e in fixed.arrays["A"].outside] == [320]
+    a, s = random_values((320,), (5,))
+    (found,) = interpret(fixed, fixed.tree, [a, s])
+    np.testing.assert_allclose(found, rows_of_a_symbol.python(a, s), rtol=1e-4)
 
 
 def test_a_flat_product_is_one() -> None:
