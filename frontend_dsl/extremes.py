@@ -93,7 +93,7 @@ def _tightened(loop: Loop) -> Loop:
     """The loop without a condition on its iterator that all of its stores are under: its bounds say it."""
     stores = [r for r in loop.body.items if isinstance(r, Record)]
     guards = [r.guards[len(loop.guards)] for r in stores if len(r.guards) > len(loop.guards)]
-    if loop.step != 1 or loop.dynamic or loop.kind or not stores or len(guards) != len(loop.body.items):
+    if abs(loop.step) != 1 or loop.dynamic or loop.kind or not stores or len(guards) != len(loop.body.items):
         return loop
     bound = _bound(loop, guards[0])
     if bound is None or any(g != guards[0] for g in guards):
@@ -107,7 +107,8 @@ def _tightened(loop: Loop) -> Loop:
 
 def _bound(loop: Loop, guard: Guard) -> tuple[Expr, Expr] | None:
     """The bounds of a loop where a condition holds; None if it is none on the iterator alone."""
-    lo, hi = loop.lo, loop.hi
+    one, up = const_int(1), loop.step > 0
+    lo, hi = (loop.lo, loop.hi) if up else (add(loop.hi, one), add(loop.lo, one))
     if guard.condition is not None or guard.affine is None:
         return None
     waiting = [guard.affine]
@@ -123,10 +124,10 @@ def _bound(loop: Loop, guard: Guard) -> tuple[Expr, Expr] | None:
             op, a, b = _TURNED[op], b, a
         if a != Var(loop.name, i64) or loop.name in _names(b):
             return None
-        b = add(b, const_int(1)) if op in ("<=", ">") else b
+        b = add(b, one) if op in ("<=", ">") else b
         lo = tidy(Binary("max", lo, b, i64)) if op in (">", ">=") else lo
         hi = tidy(Binary("min", hi, b, i64)) if op in ("<", "<=") else hi
-    return lo, hi
+    return (lo, hi) if up else (sub(hi, one), sub(lo, one))
 
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

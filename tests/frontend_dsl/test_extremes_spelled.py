@@ -103,6 +103,21 @@ def test_results(body: str, kind: str) -> None:
                 np.testing.assert_array_equal(np.signbit(found[1]), np.signbit(expected[1]), err_msg=where)
 
 
+@pytest.mark.parametrize("loop", ["range(M)", "range(M - 1, -1, -1)"])
+@pytest.mark.parametrize("condition", ["j >= 1", "j > 0 and j < M - 1", "2 <= j <= M + 3"])
+def test_a_condition_on_the_loop_is_its_bound(loop: str, condition: str) -> None:
+    body = BODIES["the place alone"].format(range=loop, test="X[i, j] < X[i, b]", start=0)
+    text = body.replace("if X", f"if {condition}:\n                if X").replace("    b = j", "        b = j")
+    f = op.from_source(HEAD.format(kind="f32", reassociate=True) + text)
+    assert not any(s.predicate is not None and "j" in s.iters for s in f.scop().statements.values())
+    for shape in ((3, 1), (4, 2), (5, 33)):
+        values = given("f32", shape, numbers=False)
+        expected = [a.copy() for a in values]
+        f.python(*expected)
+        f(*values)
+        np.testing.assert_array_equal(values[2], expected[2])
+
+
 @pytest.mark.parametrize(("body", "test"), list(product(BODIES, ("{v} > {x}", "{v} >= {x}", "{x} <= {v}"))))
 def test_all_are_reductions(body: str, test: str) -> None:
     statements = made(body, test, "range(1, M)", "f32").scop().statements.values()
