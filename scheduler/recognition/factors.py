@@ -8,14 +8,15 @@ W[j, k]`, of `alpha * A[i, k] * B[k, j]`, and of a product of an array with itse
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
-from polyc.poly.expr import Expr, Load, Var, loads, variables
+from polyc.poly.expr import Call, Expr, Load, Var, loads, variables
 from polyc.poly.products import Product, products
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
-from polyc.scheduler.recognition.contraction import extent, stripped
+from polyc.scheduler.recognition.contraction import PAIR_PRODUCTS, extent, stripped
 
 Loops = frozenset[str]
 
@@ -47,7 +48,9 @@ def sides(stmt: Statement, one_along: bool = False) -> tuple[Side, Side] | None:
     summands = products(stmt)
     if len(summands) != 1 or stmt.predicate is not None or stmt.dynamic:
         return None
-    (product,) = summands
+    product = _in_words(summands[0], stmt)
+    if product is None:
+        return None
     outputs = [e.name for e in stmt.index if isinstance(e, Var)]
     if len(outputs) < len(stmt.index) or len(set(outputs)) < len(outputs):
         return None
@@ -58,6 +61,17 @@ def sides(stmt: Statement, one_along: bool = False) -> tuple[Side, Side] | None:
     pairs = (p for p in _cuts(largest) if _shared(p, outputs, stmt.iters, one_along))
     best = min(pairs, key=lambda p: _elements(stmt, p[0]) + _elements(stmt, p[1]), default=None)
     return None if best is None else _filled(stmt, product, moved, best)
+
+
+def _in_words(product: Product, stmt: Statement) -> Product | None:
+    """A product of words of several numbers with these as its factors, which have to be elements of two arrays already;
+    any other product as it is."""
+    (word, *others) = product.factors
+    if not isinstance(word, Call) or word.fn not in PAIR_PRODUCTS:
+        return product
+    arrays = {e.array for e in word.args if isinstance(e, Load)}
+    fits = not others and not product.negative and len(arrays | {stmt.array}) == 3
+    return replace(product, factors=word.args) if fits else None
 
 
 def to_outline(stmt: Statement, pair: Sequence[Side]) -> list[Side]:
