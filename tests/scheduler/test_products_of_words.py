@@ -219,3 +219,25 @@ def test_two_products_of_one_nest() -> None:
         found = execute(schedule.scop, schedule.tree, [x, y, v], backend)
         for result, factor in zip(found, (y, v), strict=True):
             np.testing.assert_array_equal(result, x.astype(np.int32) @ factor.astype(np.int32))
+
+
+@op
+def sums_in_a_scalar(X: i8[M, K], Y: i8[N, K]) -> i32[M, N]:
+    C = zeros((M, N), i32)
+    for i in range(M):
+        for j in range(N):
+            s = i32(0)
+            for k in range(K):
+                s += i32(X[i, k]) * i32(Y[j, k])
+            C[i, j] = s
+    return C
+
+
+def test_sums_in_a_scalar_get_register_tiles() -> None:
+    decisions = automatic(sums_in_a_scalar.scop(M=64, N=64, K=64), targets.get("x86-64-v3")).decisions
+    assert any(d.stage == "contraction" and "register tile" in d.what and d.outcome == "done" for d in decisions)
+    x, y = extreme_values(i8, (9, 22)), extreme_values(i8, (17, 22))
+    schedule = automatic(sums_in_a_scalar.scop(M=9, N=17, K=22), targets.host())
+    for backend in ("interp", *NATIVE):
+        (found,) = execute(schedule.scop, schedule.tree, [x, y], backend)
+        np.testing.assert_array_equal(found, x.astype(np.int32) @ y.T.astype(np.int32))
