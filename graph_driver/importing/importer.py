@@ -113,6 +113,7 @@ class Walker:
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
+        self.trips: dict[tuple[str, ...], int | None] = {}  # of loops, by their outputs: counted once
         self.declared = {i.name: names_of(i) for i in (*model.graph.input, *model.graph.output)}
         self.sequences = Sequences(self.graph.constant, self.graph.fresh, opsets.get("", 1))
 
@@ -286,7 +287,10 @@ class Walker:
         return found.outputs
 
     def _trips(self, proto: onnx.NodeProto, what: str) -> int | None:
-        return known_courses.trips(proto, what, self.graph.constant, self.graph.opsets)
+        loop = tuple(proto.output)
+        if loop not in self.trips:
+            self.trips[loop] = known_courses.trips(proto, what, self.graph.constant, self.graph.opsets)
+        return self.trips[loop]
 
     def _surroundings(self) -> unrolling.Surroundings:
         """What loops need of the graph so far."""
