@@ -121,8 +121,8 @@ def _held(scop: Scop, loop: _Loop, element: Load) -> Scop:
     flag, shape = loop.flag, scop.arrays[loop.flag.array]
     array = Array(_new(scop, f"{element.array}_held"), element.dtype, shape.shape, "local", expanded=shape.expanded)
     scalar = Load(array.name, flag.index, element.dtype)
-    read = _like(scop, flag, f"{flag.name}_read", scalar, element)
-    stored = _like(scop, flag, f"{flag.name}_stored", element, scalar)
+    read = like(scop, flag, f"{flag.name}_read", scalar, element)
+    stored = like(scop, flag, f"{flag.name}_stored", element, scalar)
     statements: dict[str, Statement] = {}
     for name, s in scop.statements.items():
         if name in loop.iterators:
@@ -131,11 +131,11 @@ def _held(scop: Scop, loop: _Loop, element: Load) -> Scop:
         else:
             statements[name] = s
     statements |= {read.name: read, stored.name: stored}
-    tree = _with_parts(scop.tree, loop, read.name, stored.name)
+    tree = with_parts(scop.tree, loop.sequence, loop.place, flag.name, (read.name,), (stored.name,))
     return replace(scop, arrays={**scop.arrays, array.name: array}, statements=statements, tree=tree)
 
 
-def _like(scop: Scop, flag: Statement, name: str, target: Load, value: Load) -> Statement:
+def like(scop: Scop, flag: Statement, name: str, target: Load, value: Expr) -> Statement:
     """A statement that runs when that of the flag does."""
     name = _new(scop, name)
     domain = flag.domain.set_tuple_name(name)
@@ -158,23 +158,25 @@ def _with_scalar(s: Statement, array: str, scalar: Load) -> Statement:
     )
 
 
-def _with_parts(node: Node, loop: _Loop, read: str, stored: str) -> Node:
-    """The tree with statements before and after the loop."""
-    flag = loop.flag.name
-    if node is loop.sequence:
-        where = next(part.domain[flag] for part in loop.sequence.filters if flag in part.domain)
-        before, after = (Filter({n: where.set_tuple_name(n)}, Leaf()) for n in (read, stored))
-        parts, k = loop.sequence.filters, loop.place
-        return Sequence((*parts[:k], before, parts[k], after, *parts[k + 1 :]))
-    kids = tuple(_with_parts(c, loop, read, stored) for c in node.children())
+def with_parts(
+    node: Node, sequence: Sequence, k: int, model: str, before: tuple[str, ...], after: tuple[str, ...]
+) -> Node:
+    """The tree with statements before and after a part of a sequence, for the iterations of another one there."""
+    if node is sequence:
+        where = next(part.domain[model] for part in sequence.filters if model in part.domain)
+        first, then = ([Filter({n: where.set_tuple_name(n)}, Leaf()) for n in names] for names in (before, after))
+        parts = sequence.filters
+        return Sequence((*parts[:k], *first, parts[k], *then, *parts[k + 1 :]))
+    kids = tuple(with_parts(c, sequence, k, model, before, after) for c in node.children())
     if all(a is b for a, b in zip(kids, node.children(), strict=True)):
         return node
+    new = (*before, *after)
     if isinstance(node, Filter):
-        return Filter({**node.domain, **{n: node.domain[flag].set_tuple_name(n) for n in (read, stored)}}, kids[0])
+        return Filter({**node.domain, **{n: node.domain[model].set_tuple_name(n) for n in new}}, kids[0])
     if isinstance(node, Band):
         members = []
         for m in node.members:
-            own = {n: m.schedule[flag].set_tuple_id(isl.dim_type.in_, _id(n)) for n in (read, stored)}
+            own = {n: m.schedule[model].set_tuple_id(isl.dim_type.in_, _id(n)) for n in new}
             members.append(replace(m, schedule={**m.schedule, **own}))
         return Band(tuple(members), kids[0], node.permutable)
     return node.with_children(kids)

@@ -18,7 +18,7 @@ import islpy as isl
 
 from polyc.poly.certificates import open_axes
 from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Const, Expr, Unary, loads
+from polyc.poly.expr import Const, Expr, Select, Unary, loads, rewrite
 from polyc.poly.rewriting.choices import without
 from polyc.poly.rewriting.loop_bounds import bound_of, conjuncts, read_before, widened, with_bound
 from polyc.poly.scop import Scop, Statement
@@ -39,10 +39,10 @@ def _without_flag(scop: Scop, setter: str, marked: Collection[str]) -> Scop | No
     """The program without the flag that a statement sets; None where the flag says something else."""
     s = scop.statements[setter]
     flag = s.target
-    found = _loop_of(scop, setter, marked)
+    found = loop_of(scop, setter, marked)
     users = {n for n, t in scop.statements.items() if n != setter and _reads(t, s.array)}
     starts = [t for n, t in scop.statements.items() if t.array == s.array and n != setter]
-    if found is None or s.predicate is None or len(starts) != 1 or not _starts(scop, starts[0], s):
+    if found is None or s.predicate is None or len(starts) != 1 or not starts_before(scop, starts[0], s):
         return None
     i, inside = found
     others = list(conjuncts(s.predicate))
@@ -64,7 +64,7 @@ def _without_flag(scop: Scop, setter: str, marked: Collection[str]) -> Scop | No
     )
 
 
-def _starts(scop: Scop, start: Statement, setter: Statement) -> bool:
+def starts_before(scop: Scop, start: Statement, setter: Statement) -> bool:
     """Whether a statement clears the flag before the loop of another one that sets it, in each iteration around."""
     around = loops_around(scop.tree, setter.name)[:-1]
     if start.value != Const(False, bool_) or start.predicate is not None or start.iters != setter.iters[: len(around)]:
@@ -77,7 +77,7 @@ def _starts(scop: Scop, start: Statement, setter: Statement) -> bool:
         return False
     for node in walk(scop.tree):
         if isinstance(node, Sequence):
-            places = [k for k, part in enumerate(node.filters) if _alone(part, start.name)]
+            places = [k for k, part in enumerate(node.filters) if alone(part, start.name)]
             if places:
                 return any(setter.name in part.domain for part in node.filters[places[0] + 1 :])
     return False
@@ -88,10 +88,10 @@ def _reads(s: Statement, array: str) -> bool:
     return any(x.array == array for e in (*every, *(b for d in s.dynamic for b in (d.lo, d.hi))) for x in loads(e))
 
 
-def _loop_of(scop: Scop, setter: str, marked: Collection[str]) -> tuple[str, set[str]] | None:
+def loop_of(scop: Scop, setter: str, marked: Collection[str]) -> tuple[str, set[str]] | None:
     """The iterator of the loop around a statement, which is the first part of it, and what is after it there."""
     for node in walk(scop.tree):
-        if isinstance(node, Band) and isinstance(node.child, Sequence) and _alone(node.child.filters[0], setter):
+        if isinstance(node, Band) and isinstance(node.child, Sequence) and alone(node.child.filters[0], setter):
             m = node.members[-1]
             around = loops_around(scop.tree, setter)
             for name in m.schedule:  # the iterators have the same names in all statements
@@ -108,7 +108,7 @@ def _iterator(s: Statement, time: object) -> str | None:
     return next((i for k, i in enumerate(s.iters) if loop_dim(s.domain, k).plain_is_equal(time)), None)
 
 
-def _alone(part: Filter, name: str) -> bool:
+def alone(part: Filter, name: str) -> bool:
     return isinstance(part.child, Leaf) and set(part.domain) == {name}
 
 
@@ -126,10 +126,15 @@ def _end(scop: Scop, s: Statement, i: str, inside: set[str]) -> Expr | None:
 def _with_end(scop: Scop, t: Statement, setter: Statement, others: list[Expr], i: str, end: Expr) -> Statement | None:
     """A statement with the end as a bound for the flag, None where it happens though the flag may not have been looked
     at."""
+    not_left = Unary("not", setter.target, bool_)
+
+    def new(e: Expr) -> Expr:
+        return e.a if isinstance(e, Select) and e.cond == not_left else e  # bounds of loops inside
+
+    t = replace(t, dynamic=tuple(replace(d, lo=rewrite(d.lo, new), hi=rewrite(d.hi, new)) for d in t.dynamic))
     if t.predicate is None or _reads(replace(t, predicate=None), setter.array):
         return None
     known = list(conjuncts(t.predicate))
-    not_left = Unary("not", setter.target, bool_)
     kept = [e for e in known if e != not_left]
     if len(kept) == len(known) or any(e not in known for e in others):
         return None

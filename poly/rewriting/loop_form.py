@@ -62,11 +62,12 @@ def normal_loops(scop: Scop) -> Scop:
     marked = {m.loop for m in scop.marks}
     scop = with_choices(scop)
     if any(s.predicate is not None for s in scop.statements.values()):
+        from polyc.poly.rewriting.counted_loops import with_counted_loops
         from polyc.poly.rewriting.held_elements import with_held_elements
         from polyc.poly.rewriting.loop_bounds import with_bounds
         from polyc.poly.rewriting.loop_ends import with_ends
 
-        scop = with_held_elements(with_bounds(with_ends(scop, marked), marked))
+        scop = with_held_elements(with_bounds(with_ends(with_counted_loops(scop, marked), marked), marked))
     if _has_linear_subscripts(scop):
         from polyc.poly.rewriting.coalesced_loops import with_loops_of_boxes
         from polyc.poly.rewriting.flat_arrays import with_dimensions

@@ -62,6 +62,14 @@ ENDS = {
             for k in range(3):
                 Y[i] += V[p] * k
 """,
+    "a loop inside that data bound": """
+    for i in range(N):
+        for p in range(Z):
+            if p >= P[i]:
+                break
+            for k in range(P[i] % 4):
+                Y[i] += V[p] * k
+""",
     "a flag of the program": """
     for i in range(N):
         done = False
