@@ -62,11 +62,11 @@ def _combine(a: Linear, b: Linear, sign: int) -> Linear:
 
 def linear(expr: Expr) -> Linear:
     """The normal form of an i64 expression (its non-linear parts become atoms as they stand)."""
-    try:
-        form: Linear = expr._form
+    if isinstance(expr, Var):
+        return Linear(((expr, 1),), 0)
+    form: Linear | None = getattr(expr, "_form", None)
+    if form is not None:
         return form
-    except AttributeError:
-        pass
     found = Linear((), int(expr.value)) if isinstance(expr, Const) else _sum(expr)
     if found is None:
         return Linear(((expr, 1),), 0)  # (not kept: it would hold the expression, which would hold it)

@@ -471,10 +471,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 def accesses(expr: Expr) -> tuple[Load | VLoad, ...]:
     """All loads in an expression, of scalars and vectors, parents first: most passes ask for those of all expressions,
     which few passes change."""
-    try:
-        found: tuple[Load | VLoad, ...] = expr._accesses
-        return found
-    except AttributeError:
+    found: tuple[Load | VLoad, ...] | None = getattr(expr, "_accesses", None)
+    if found is None:
         found = tuple([e for e in walk_expr(expr) if isinstance(e, (Load, VLoad))])
         object.__setattr__(expr, "_accesses", found)
-        return found
+    return found

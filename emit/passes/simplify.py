@@ -184,10 +184,11 @@ class _Exprs:
     def run(self, expr: Expr) -> tuple[Expr, bool]:
         if isinstance(expr, (Const, Var)):
             return expr, expr.dtype == i64
-        kids = [self.run(c) for c in expr.children()]
-        pure = bool(kids) and all(k[1] for k in kids)
-        new = tuple(k[0] for k in kids)
-        if any(n is not c for n, c in zip(new, expr.children())):
+        children = expr.children()
+        kids = [self.run(c) for c in children]
+        pure = bool(kids) and all([k[1] for k in kids])
+        new = tuple([k[0] for k in kids])
+        if not all(map(is_, new, children)):
             expr = expr.with_children(new)
         if isinstance(expr, (Ramp, Broadcast, HReduce)):
             return expr, False

@@ -37,6 +37,10 @@ class Quotient:
     below: Extent
 
     def __str__(self) -> str:
+        return self._shown
+
+    @cached_property
+    def _shown(self) -> str:
         parts = (str(p) if isinstance(p, int) or p.simple else f"({p})" for p in (self.above, self.below))
         return "//".join(parts)
 
@@ -82,7 +86,9 @@ class Size(Dim):
 
     def __init__(self, home: Home, terms: Terms) -> None:
         self.home = home
-        self.terms = tuple(sorted(terms.items(), key=lambda t: (-sum(p for _, p in t[0]), _text(t[0]))))
+        self.terms = tuple(terms.items())
+        if len(terms) > 1:
+            self.terms = tuple(sorted(self.terms, key=lambda t: (-sum([p for _, p in t[0]]), _text(t[0]))))
         self._hash = hash((id(home), self.terms))
 
     # ---- as a Dim: an expression of the kernel's parameters ----------------------------------
@@ -203,6 +209,10 @@ class Size(Dim):
         return str(self)
 
     def __str__(self) -> str:
+        return self._shown
+
+    @cached_property
+    def _shown(self) -> str:
         out = ""
         for monomial, factor in self.terms:
             text = _text(monomial)
@@ -318,7 +328,8 @@ def _joined(m: Monomial, n: Monomial) -> Monomial:
     powers = dict(m)
     for atom, p in n:
         powers[atom] = powers.get(atom, 0) + p
-    return tuple(sorted(((a, p) for a, p in powers.items() if p), key=lambda item: str(item[0])))
+    left = [(a, p) for a, p in powers.items() if p]
+    return tuple(left) if len(left) < 2 else tuple(sorted(left, key=lambda item: str(item[0])))
 
 
 def _without(m: Monomial, n: Monomial) -> Monomial | None:
