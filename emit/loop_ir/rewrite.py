@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from operator import is_
+from typing import Concatenate, ParamSpec
 
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -40,6 +41,15 @@ def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:
     return stmt
 
 
+P = ParamSpec("P")
+
+
+def over_bodies(stmt: Stmt, fn: Callable[Concatenate[Stmt, P], Stmt], *args: P.args, **kwargs: P.kwargs) -> Stmt:
+    """The same statement over `fn` of each of its bodies; itself where it has none, as most have, or they stay."""
+    bodies = stmt.bodies()
+    return with_bodies(stmt, tuple([fn(b, *args, **kwargs) for b in bodies])) if bodies else stmt
+
+
 def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     """Apply `fn` to every top-level expression of the statement and everything in it."""
     if isinstance(stmt, For):
@@ -73,7 +83,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
         return replace(stmt, left_index=left, right_index=right)
     if isinstance(stmt, (WarpReduce, Prefetch, MatrixMove)):
         return replace(stmt, index=tuple(map(fn, stmt.index)))
-    return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
+    return over_bodies(stmt, map_exprs, fn)
 
 
 def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
@@ -163,7 +173,7 @@ def without_instances(fn: Function) -> Function:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store):
             return s if s.instance is None else replace(s, instance=None)
-        return with_bodies(s, tuple([visit(b) for b in s.bodies()]))
+        return over_bodies(s, visit)
 
     return replace(fn, body=visit(fn.body))
 

@@ -98,7 +98,7 @@ class _Env:
     """`launch`: the launch around; `varying`: variables whose values differ between the threads of a
     block; `diverged`: the condition or loop around on which they may disagree."""
 
-    vars: Mapping[str, Type]
+    vars: dict[str, Type]
     buffers: Mapping[str, Buffer]
     launch: Launch | None = None
     varying: frozenset[str] = frozenset()
@@ -175,7 +175,12 @@ class _Checker:
         elif isinstance(s, Let):
             kind = self.expr(s.value, env)
             self.fresh(s.name)
-            self.stmt(s.body, env.bind(s.name, kind, s.value))
+            if env.launch is None:  # its name is its own: no other variable has it meanwhile
+                env.vars[s.name] = kind
+                self.stmt(s.body, env)
+                del env.vars[s.name]
+            else:
+                self.stmt(s.body, env.bind(s.name, kind, s.value))
         elif isinstance(s, Alloc):
             self.fresh(s.buffer.name)
             if s.buffer.space == "param":

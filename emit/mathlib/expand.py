@@ -21,7 +21,7 @@ from polyc.emit.loop_ir.loops import (
     Store,
     accesses,
 )
-from polyc.emit.loop_ir.rewrite import binders, stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import binders, over_bodies, stmt_exprs
 from polyc.emit.mathlib import exp_log, pairs, power, special, trig
 from polyc.emit.mathlib.build import V
 from polyc.poly.dtypes import DType, bf16, bool_, f16, f32
@@ -88,7 +88,7 @@ def _statement(s: Stmt, fresh: Callable[[], str], own: frozenset[str]) -> Stmt:
         return _statement(t, fresh, own)
 
     if not isinstance(s, (Let, If, Store)) or not any([needs_expansion(e, own) for e in stmt_exprs(s)]):
-        return with_bodies(s, tuple([sub(b) for b in s.bodies()]))
+        return over_bodies(s, sub)
     e = _Expansion(fresh, own)
     if isinstance(s, Let):
         value = e.run(s.value)

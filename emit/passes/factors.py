@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from polyc.emit.loop_ir.loops import Alloc, For, Function, Stmt, Store, walk
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies
 from polyc.poly.dtypes import DType, f32, f64
 from polyc.poly.expr import Binary, Expr, Unary, loads
 from polyc.poly.records import replace
@@ -40,7 +40,7 @@ def _visit(s: Stmt, handed_on: frozenset[str]) -> Stmt:
             return s
         made = factored(s.value)
         return s if made is s.value else replace(s, value=made)
-    return with_bodies(s, tuple(_visit(b, handed_on) for b in s.bodies()))
+    return over_bodies(s, _visit, handed_on)
 
 
 def factored(e: Expr) -> Expr:

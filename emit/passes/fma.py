@@ -7,7 +7,7 @@ neither contract nor expand by itself.
 from __future__ import annotations
 
 from polyc.emit.loop_ir.loops import Function, Stmt, Store
-from polyc.emit.loop_ir.rewrite import map_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import map_exprs, over_bodies
 from polyc.poly.dtypes import f32, f64
 from polyc.poly.expr import Binary, Call, Expr, Load, Unary, rewrite
 from polyc.poly.records import replace
@@ -27,7 +27,7 @@ def _updates(stmt: Stmt) -> Stmt:
             added = _sum(stmt.value.b)
             return replace(stmt, value=_fused(replace(stmt.value, b=added)))
         return stmt
-    return with_bodies(stmt, tuple(_updates(b) for b in stmt.bodies()))
+    return over_bodies(stmt, _updates)
 
 
 def _sum(e: Expr) -> Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polyc.emit.loop_ir.loops import Block, Function, Let, Stmt, Store, VLoad, accesses
-from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, stmt_exprs
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite
 from polyc.poly.records import replace
@@ -27,7 +27,7 @@ def forward_masked(fn: Function) -> Function:
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, (Block, Let)):
-            return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+            return over_bodies(s, visit)
         out: list[Stmt] = []
         run: list[Store | Let] = []
         for part in _flat(s):

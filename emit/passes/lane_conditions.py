@@ -20,7 +20,7 @@ from itertools import groupby
 
 from polyc.emit.loop_ir.linear import is_index, linear, nonnegative
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, with_bodies
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, walk
 from polyc.poly.records import dataclass, replace
@@ -37,7 +37,7 @@ def skip_idle(fn: Function) -> Function:
         if isinstance(s, Store):
             return _skipped([s], False)
         if not isinstance(s, Block):
-            return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+            return over_bodies(s, visit)
         runs = [(mask, [*run]) for mask, run in groupby(s.stmts, _mask)]
         if all(mask is None for mask, _ in runs):
             return with_bodies(s, tuple(visit(b) for b in s.stmts))
@@ -126,7 +126,7 @@ def _whole(s: Stmt, place: Place) -> Stmt:
         return s
     if not isinstance(s, Store):
         inner = place.inside(s)
-        return with_bodies(s, tuple(_whole(b, inner) for b in s.bodies()))
+        return over_bodies(s, _whole, inner)
     row = s.index[-1] if s.index else None
     if _mask(s) is None or s.mask is None or not isinstance(row, Ramp) or row.stride != 1:
         return s

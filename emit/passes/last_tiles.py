@@ -34,7 +34,7 @@ from polyc.emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import binders, map_exprs, over_bodies, stmt_exprs
 from polyc.emit.passes.bounds import full, not_negative
 from polyc.emit.passes.vectorise import lanes_of
 from polyc.poly.dtypes import bool_, i64
@@ -126,7 +126,7 @@ def _narrow(loop: For, tile: _Tile, body: Stmt, extent: Linear, target: Target) 
 
 def _narrowed(body: Stmt, tile: _Tile, width: Expr) -> Stmt:
     """The tile with so many elements only."""
-    inner = with_bodies(body, tuple(_narrowed(b, tile, width) for b in body.bodies()))
+    inner = over_bodies(body, _narrowed, tile, width)
     return replace(inner, hi=width) if isinstance(inner, For) and inner.var in tile.across else inner
 
 

@@ -30,7 +30,7 @@ from polyc.emit.loop_ir.loops import (
     Store,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.emit.passes.matrix_starts import begun_at_zero
 from polyc.emit.passes.simplify import simplify
@@ -60,7 +60,7 @@ def _visit(stmt: Stmt, target: Target, fresh: Callable[[str], str]) -> Stmt:
 def _life(stmt: Stmt, target: Target, fresh: Callable[[str], str]) -> tuple[Stmt, bool]:
     """The statement, and whether it is the life of a tile (and of others around it) with products of matrices."""
     if not isinstance(stmt, Alloc) or stmt.buffer.space not in ("register", "local"):
-        return with_bodies(stmt, tuple(_visit(b, target, fresh) for b in stmt.bodies())), False
+        return over_bodies(stmt, _visit, target, fresh), False
     body = _tile(stmt.body, stmt.buffer, target)
     if body is stmt.body:
         body, found = _life(body, target, fresh)
@@ -75,12 +75,12 @@ def _tile(stmt: Stmt, tile: Buffer, target: Target) -> Stmt:
         found = _nest(stmt, tile, target)
         if found is not None:
             return _multiplied(found)
-    return with_bodies(stmt, tuple(_tile(b, tile, target) for b in stmt.bodies()))
+    return over_bodies(stmt, _tile, tile, target)
 
 
 def _rolled(s: Stmt) -> Stmt:
     """Loops over the tile, which lies in memory now, as loops."""
-    s = with_bodies(s, tuple(_rolled(b) for b in s.bodies()))
+    s = over_bodies(s, _rolled)
     return replace(s, kind="serial", factor=None) if isinstance(s, For) and s.kind == "unroll" else s
 
 
@@ -311,4 +311,4 @@ def _threads(stmt: Stmt, said: MatrixShapes | None) -> Stmt:
         return replace(stmt, body=_configured_once(stmt.body))
     if isinstance(stmt, Block) and said is not None:
         stmt = Block(tuple(s for s in stmt.stmts if not isinstance(s, MatrixShapes)))
-    return with_bodies(stmt, tuple(_threads(b, said) for b in stmt.bodies()))
+    return over_bodies(stmt, _threads, said)

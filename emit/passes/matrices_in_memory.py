@@ -19,7 +19,7 @@ from polyc.emit.loop_ir.loops import (
     Store,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import Names, binders, unique_names, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, unique_names
 from polyc.poly.dtypes import DType, f32, i32, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Var, const_int
 from polyc.poly.records import replace
@@ -53,7 +53,7 @@ class _Arrays:
             return self.moved(s)
         if isinstance(s, MatrixProduct):
             return self.product(s)
-        return with_bodies(s, tuple(self.visit(b) for b in s.bodies()))
+        return over_bodies(s, self.visit)
 
     def block(self, stmts: Sequence[Stmt]) -> Stmt:
         """Statements in order; registers are arrays around all that comes after their shapes."""

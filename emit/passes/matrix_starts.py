@@ -26,7 +26,7 @@ from polyc.emit.loop_ir.loops import (
     Store,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import map_exprs, over_bodies, stmt_exprs
 from polyc.emit.passes.bounds import full
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, rewrite
 from polyc.poly.expr import walk as walk_expr
@@ -117,7 +117,7 @@ def _cleared(stmt: Stmt, array: str) -> Stmt:
     """A product's statement, registers cleared instead of loaded."""
     if isinstance(stmt, MatrixMove) and stmt.array == array and not stmt.store:
         return MatrixClear(stmt.register)
-    return with_bodies(stmt, tuple(_cleared(b, array) for b in stmt.bodies()))
+    return over_bodies(stmt, _cleared, array)
 
 
 def _renamed(stmt: Stmt, old: str, new: str) -> Stmt:
@@ -127,6 +127,6 @@ def _renamed(stmt: Stmt, old: str, new: str) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, (Store, MatrixMove)) and s.array == old:
             return replace(s, array=new)
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     return visit(map_exprs(stmt, lambda e: rewrite(e, load)))

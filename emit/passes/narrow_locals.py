@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from polyc.emit.loop_ir.linear import Interval, interval, linear
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, VLoad, walk
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.poly.dtypes import i32, i64
 from polyc.poly.expr import Cast, Expr, Load, rewrite
 from polyc.poly.expr import walk as walk_expr
@@ -72,7 +72,7 @@ def _narrowed(s: Stmt, names: set[str]) -> Stmt:
     if isinstance(s, Store):
         value = rewrite(s.value, read)
         return replace(s, value=Cast(value, i32) if s.array in names else value)
-    made = with_bodies(s, tuple(_narrowed(b, names) for b in s.bodies()))
+    made = over_bodies(s, _narrowed, names)
     if isinstance(made, Alloc) and made.buffer.name in names:
         return replace(made, buffer=replace(made.buffer, dtype=i32))
     return made

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import islpy as isl
 
 from polyc.emit.loop_ir.loops import Function, Stmt, Store
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies
 from polyc.poly.dependences import conflicts
 from polyc.poly.expr import Binary, Call, Expr, Load, Var, loads, rewrite, walk
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
@@ -38,7 +38,7 @@ def sharpen(scop: Scop, fn: Function) -> Function:
 def _sharpened(stmt: Stmt, found: frozenset[str]) -> Stmt:
     if isinstance(stmt, Store) and stmt.instance is not None and stmt.instance[0] in found:
         return replace(stmt, value=rewrite(stmt.value, _renamed))
-    return with_bodies(stmt, tuple(_sharpened(b, found) for b in stmt.bodies()))
+    return over_bodies(stmt, _sharpened, found)
 
 
 def _renamed(e: Expr) -> Expr:

@@ -33,7 +33,7 @@ from polyc.emit.loop_ir.loops import (
     accesses,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, substitute
@@ -62,7 +62,7 @@ def _bytes(b: Buffer) -> int:
 
 def _visit(s: Stmt, around: tuple[For, ...], far: Mapping[str, Buffer], target: Target) -> Stmt:
     if not isinstance(s, For):
-        return with_bodies(s, tuple(_visit(b, around, far, target) for b in s.bodies()))
+        return over_bodies(s, _visit, around, far, target)
     if any(isinstance(t, For) for t in walk(s.body)):
         return replace(s, body=_visit(s.body, (*around, s), far, target))
     hints = tuple(_hints(s, around, far, target))
@@ -134,7 +134,7 @@ def _rows(s: Stmt, large: Mapping[str, Buffer], target: Target) -> Stmt:
         passes = [t for t in walk(s.body) if isinstance(t, For)]
         if len(passes) > 1 and not any(isinstance(t, For) for p in passes for t in walk(p.body)):
             return _row_hints(s, passes, large, target)
-    return with_bodies(s, tuple(_rows(b, large, target) for b in s.bodies()))
+    return over_bodies(s, _rows, large, target)
 
 
 def _row_hints(rows: For, passes: list[For], large: Mapping[str, Buffer], target: Target) -> For:
@@ -155,7 +155,7 @@ def _row_hints(rows: For, passes: list[For], large: Mapping[str, Buffer], target
             new[id(longest)] = replace(known, body=Block((*hints, known.body))) if hints else known
 
     def rebuilt(s: Stmt) -> Stmt:
-        return new.get(id(s), s) if isinstance(s, For) else with_bodies(s, tuple(rebuilt(b) for b in s.bodies()))
+        return new.get(id(s), s) if isinstance(s, For) else over_bodies(s, rebuilt)
 
     return replace(rows, body=rebuilt(rows.body)) if new else rows
 

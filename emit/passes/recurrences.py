@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 from polyc.emit.loop_ir.linear import difference, linear
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, with_bodies
 from polyc.poly.expr import Binary, Expr, Load, Unary, Var
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import replace
@@ -42,7 +42,7 @@ def recurrences_last(fn: Function) -> Function:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, For) and s.kind == "serial" and not any(isinstance(x, For) for x in walk(s.body)):
             return _Loop(s).ordered()
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     return replace(fn, body=visit(fn.body))
 
@@ -77,7 +77,7 @@ class _Loop:
                 self.sums.append(made)
             return made
         if isinstance(s, (Block, Alloc)):
-            return with_bodies(s, tuple(self._stmt(b) for b in s.bodies()))
+            return over_bodies(s, self._stmt)
         if isinstance(s, If):
             before, bodies = list(self.sums), []
             for b in s.bodies():

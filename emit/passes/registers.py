@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyc.emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, accesses, walk
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.poly.expr import Const, Expr
 from polyc.poly.records import replace
 
@@ -16,7 +16,7 @@ def check_registers(fn: Function) -> Function:
     notes: list[str] = []
 
     def visit(s: Stmt) -> Stmt:
-        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        s = over_bodies(s, visit)
         if isinstance(s, Alloc) and s.buffer.space == "register" and s.buffer.name in moving:
             notes.append(f"buffer '{s.buffer.name}' is in memory: not all its subscripts are constant")
             return replace(s, buffer=replace(s.buffer, space="local"))

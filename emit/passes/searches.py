@@ -15,7 +15,7 @@ from functools import reduce
 
 from polyc.emit.loop_ir.linear import is_index, linear, rebuild
 from polyc.emit.loop_ir.loops import Block, For, Function, HReduce, If, Ramp, Stmt, Store, VLoad, walk
-from polyc.emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, substitute_stmt
 from polyc.emit.passes.lane_conditions import Place
 from polyc.emit.passes.vector_expr import Cannot, Lanes
 from polyc.poly.dtypes import bool_, i64
@@ -36,7 +36,7 @@ def searches(fn: Function, target: Target) -> Function:
         if isinstance(s, For) and s.until is not None and s.kind == "serial" and s.step == 1:
             return _skipping(s, place, target, names) or s
         inner = place.inside(s)
-        return with_bodies(s, tuple(visit(b, inner) for b in s.bodies()))
+        return over_bodies(s, visit, inner)
 
     return replace(fn, body=visit(fn.body, Place({b.name: b for b in fn.buffers}, {})))
 

@@ -7,7 +7,7 @@ After unrolling, neighbouring statements read the same elements: each is loaded 
 from __future__ import annotations
 
 from polyc.emit.loop_ir.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad, accesses
-from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
 from polyc.poly.records import replace
 
@@ -19,7 +19,7 @@ def share_loads(fn: Function) -> Function:
     names = Names({*fn.params, *(b.name for b in fn.buffers)} | binders(fn.body))
 
     def visit(s: Stmt) -> Stmt:
-        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        s = over_bodies(s, visit)
         return _block(s, names) if isinstance(s, Block) else s
 
     return replace(fn, body=visit(fn.body))

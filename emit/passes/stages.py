@@ -34,7 +34,7 @@ from polyc.emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, substitute_stmt
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, rewrite, substitute
 from polyc.poly.expr import walk as nodes
@@ -60,7 +60,7 @@ def cut_into_stages(fn: Function) -> Function:
             cut = _loop(s, names)
             if cut is not None:
                 return cut
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     return replace(fn, body=visit(fn.body))
 

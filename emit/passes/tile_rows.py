@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from polyc.emit.loop_ir.linear import Linear, linear, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, MatrixMove, MatrixStatement, Stmt, Store, VLoad, walk
-from polyc.emit.loop_ir.rewrite import binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import binders, map_exprs, over_bodies, stmt_exprs, substitute_stmt
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, rewrite
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import replace
@@ -30,7 +30,7 @@ def row_by_row(stmt: Stmt) -> Stmt:
 
 
 def _joined(stmt: Stmt) -> Stmt:
-    stmt = with_bodies(stmt, tuple(_joined(b) for b in stmt.bodies()))
+    stmt = over_bodies(stmt, _joined)
     if not isinstance(stmt, Block):
         return stmt
     done: list[Stmt] = []
@@ -97,7 +97,7 @@ def _moves(form: Linear, var: str, inside: set[str]) -> bool:
 
 def _contracted(stmt: Stmt) -> Stmt:
     """With one row, in registers, of the buffers that hold nothing from one iteration of a loop to another."""
-    stmt = with_bodies(stmt, tuple(_contracted(b) for b in stmt.bodies()))
+    stmt = over_bodies(stmt, _contracted)
     if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
         found = _one_row(stmt.body, stmt.buffer)
         if found is not None:
@@ -132,7 +132,7 @@ def _one_row(body: Stmt, buffer: Buffer) -> tuple[Buffer, Stmt] | None:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store) and s.array == buffer.name:
             return replace(s, index=_at(s.index, rows))
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     return replace(buffer, shape=shape, space="register"), visit(map_exprs(body, lambda e: rewrite(e, first)))
 

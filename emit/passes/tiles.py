@@ -22,7 +22,7 @@ from polyc.emit.loop_ir.linear import (
     variables,
 )
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
-from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import map_exprs, over_bodies, substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full, not_negative
 from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
 from polyc.emit.passes.whole_tiles import Shapes, Whole, small, whole
@@ -88,7 +88,7 @@ def _assuming(stmt: Stmt, known: frozenset[Expr]) -> Stmt:
         if not left:
             return _assuming(stmt.then, known)
         return If(_conjunction(left), _assuming(stmt.then, known), _assuming(stmt.orelse, known))
-    return with_bodies(stmt, tuple(_assuming(b, known) for b in stmt.bodies()))
+    return over_bodies(stmt, _assuming, known)
 
 
 def _implied(condition: Expr, known: Iterable[Expr]) -> bool:
@@ -213,7 +213,7 @@ class _Separator:
         piece, as all threads must come to it."""
         if isinstance(stmt, (Block, Alloc)) or _whole(stmt):
             inner = place.inside(stmt)
-            return with_bodies(stmt, tuple(self.top(b, inner) for b in stmt.bodies()))
+            return over_bodies(stmt, self.top, inner)
         new, pending = self.visit(stmt, place)
         return self.versions(pending, new, stmt, place)
 
@@ -270,7 +270,7 @@ class _Separator:
                 return If(_conjunction(list(found.conditions)), found.body, self.rest(found, stmt, place, in_rows))
             if in_rows is not None:
                 return in_rows
-        return with_bodies(stmt, tuple(self.slanted(b, inner, alone, known, broken) for b in stmt.bodies()))
+        return over_bodies(stmt, self.slanted, inner, alone, known, broken)
 
     def rest(self, found: Whole, tile: Alloc, place: _Place, in_rows: Stmt | None) -> Stmt:
         """The tile where it cannot be computed whole: if it has one size there, that size; else little code."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from polyc.emit.loop_ir.linear import linear, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, Stmt, Store
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, substitute
 from polyc.poly.records import replace
@@ -34,7 +34,7 @@ def _visit(s: Stmt, target: Target) -> Stmt:
         blocked = _in_blocks(s, target)
         if blocked is not None:
             return blocked
-    return with_bodies(s, tuple(_visit(b, target) for b in s.bodies()))
+    return over_bodies(s, _visit, target)
 
 
 def _in_blocks(outer: For, target: Target) -> Stmt | None:

@@ -6,7 +6,7 @@ Machine code's compilers drop them silently; a C compiler warns about each.
 from __future__ import annotations
 
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.poly.expr import Var
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import replace
@@ -41,7 +41,7 @@ def _dropped(body: Stmt, arrays: set[str], names: set[str]) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store) and s.array in local and s.array not in arrays:
             return Block(())
-        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        s = over_bodies(s, visit)
         if isinstance(s, Block):
             return Block(tuple(b for b in s.stmts if not _empty(b)))
         unused = (isinstance(s, Let) and s.name not in names) or (isinstance(s, Alloc) and s.buffer.name not in arrays)

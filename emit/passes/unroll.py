@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store
-from polyc.emit.loop_ir.rewrite import substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, substitute_stmt
 from polyc.emit.passes.bounds import full
 from polyc.emit.passes.copies import may_wait
 from polyc.poly.dtypes import bool_, i64
@@ -29,7 +29,7 @@ def unroll(fn: Function, waiting: bool = False) -> Function:
 
 def _visit(stmt: Stmt, notes: list[str], waiting: bool) -> Stmt:
     inner = waiting and not (isinstance(stmt, For) and stmt.kind == "vector")
-    stmt = with_bodies(stmt, tuple(_visit(b, notes, inner) for b in stmt.bodies()))
+    stmt = over_bodies(stmt, _visit, notes, inner)
     if isinstance(stmt, For) and stmt.kind == "unroll":
         return _expand(stmt, notes, waiting)
     return stmt

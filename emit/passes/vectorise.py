@@ -27,7 +27,7 @@ from polyc.emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, unique_names, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, over_bodies, stmt_exprs, substitute_stmt, unique_names
 from polyc.emit.mathlib import BASIC
 from polyc.emit.passes.bounds import full
 from polyc.emit.passes.copies import copies, waiting
@@ -62,7 +62,7 @@ def serialise(fn: Function) -> Function:
     """All vector loops as serial ones."""
 
     def visit(s: Stmt) -> Stmt:
-        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        s = over_bodies(s, visit)
         return replace(s, kind="serial", factor=None) if isinstance(s, For) and s.kind == "vector" else s
 
     return replace(fn, body=visit(fn.body))
@@ -92,6 +92,8 @@ class _Vectoriser:
         self.doubted: set[str] = set()
 
     def visit(self, s: Stmt, place: _Place) -> Stmt:
+        if not s.bodies():
+            return s
         if isinstance(s, For) and s.kind == "vector":
             inner = place.inside(s)
             try:
@@ -102,7 +104,7 @@ class _Vectoriser:
         if isinstance(s, Alloc):
             s = replace(s, buffer=self.with_room(s.buffer))
         inner = place.inside(s)
-        return with_bodies(s, tuple(self.visit(b, inner) for b in s.bodies()))
+        return over_bodies(s, self.visit, inner)
 
     def with_room(self, buffer: Buffer) -> Buffer:
         """A register buffer whose last row ends with a whole vector, if that vector will be one under a mask: without

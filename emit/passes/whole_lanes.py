@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from polyc.emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, accesses, walk
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.poly.expr import Binary, Const, Expr, Load, Select
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.records import dataclass, replace
@@ -31,7 +31,7 @@ def whole_lanes(fn: Function) -> Function:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store) and s.array in registers:
             return _whole(s, read[s.array], registers)
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     return replace(fn, body=visit(fn.body))
 

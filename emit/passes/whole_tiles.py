@@ -15,7 +15,7 @@ from itertools import product
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Stmt, Store
-from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies, stmt_exprs
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, const_int, rewrite
 from polyc.poly.expr import walk as walk_expr
@@ -63,7 +63,7 @@ def whole(tile: Alloc, shapes: Shapes, ranges: Mapping[str, Interval], lanes_onl
                 conditions.update(dict.fromkeys(found.conditions))
                 changed += 1
                 return found.body
-        return with_bodies(s, tuple(visit(b) for b in s.bodies())) if isinstance(s, Block) else _rolled(s)
+        return over_bodies(s, visit) if isinstance(s, Block) else _rolled(s)
 
     body = visit(tile.body)
     in_memory = replace(buffer, space="local")
@@ -77,7 +77,7 @@ def small(tile: Alloc) -> Stmt:
 
 def _rolled(s: Stmt) -> Stmt:
     """Loops that are not written out."""
-    s = with_bodies(s, tuple(_rolled(b) for b in s.bodies()))
+    s = over_bodies(s, _rolled)
     return replace(s, kind="serial", factor=None) if isinstance(s, For) and s.kind == "unroll" else s
 
 

@@ -7,7 +7,7 @@ its arena instead (`graph_driver.planning.plan`), and code without an allocator 
 from __future__ import annotations
 
 from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Stmt, walk
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import over_bodies
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int
 from polyc.poly.expr import walk as walk_expr
@@ -33,7 +33,7 @@ def hoist(fn: Function, each: int, total: int, symbolic: bool = False) -> tuple[
         if isinstance(s, Alloc) and s.buffer.name not in kept:
             hoisted.append(replace(s.buffer, space="param", writable=True))
             return visit(s.body)
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return over_bodies(s, visit)
 
     body = visit(fn.body)
     return replace(fn, body=body, buffers=(*fn.buffers, *hoisted)), tuple(hoisted)
