@@ -226,7 +226,8 @@ class _Separator:
         if not open_:
             return _assuming(fast, frozenset(conditions))
         for c in open_ if self.rests else ():
-            rest = _rest(c, general, place)
+            # A rest may still ask for what does not hold in it: it is the rest then, and has none of its own.
+            rest = None if c in broken else _rest(c, general, place)
             if rest is not None:
                 body, pending = self.visit(rest, place)
                 return If(
