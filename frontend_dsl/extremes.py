@@ -284,12 +284,13 @@ def _condition(outer: Loop, records: list[Record]) -> tuple[Expr | None, list[Re
     saved, *stores = records
     if saved.guards == outer.guards:
         return (saved.value if all(_under(r, saved) for r in stores) else None), stores
+    if not saved.guards or saved.guards[:-1] != outer.guards:
+        return None, []
     last = saved.guards[-1]
     condition = last.condition
     if condition is None or condition.saved is not None or condition.rest != condition.whole or not last.holds:
         return None, []
-    alike = all(r.guards[:-1] == outer.guards and r.guards[-1] is last for r in records)
-    return (condition.rest if alike else None), records
+    return (condition.rest if all(r.guards == saved.guards for r in stores) else None), records
 
 
 def _best(condition: Expr, stores: list[Record]) -> tuple[Record, str, bool] | None:

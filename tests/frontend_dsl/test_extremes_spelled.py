@@ -153,3 +153,18 @@ def test_the_first_of_equal_values_is_the_first_one_visited(loop: str, place: in
     values = [np.array([[3, 1, 1, 1, 1, 2]], np.int32), np.array([9], np.int32), np.array([0], np.int32)]
     f(*values)
     assert values[2] == place
+
+
+def test_a_store_beside_the_condition_is_no_part_of_a_search() -> None:
+    body = """
+        for j in range(M):
+            if X[i, j] > 0.0:
+                B[i] = X[i, j]
+            R[i] = j
+"""
+    f = op.from_source(HEAD.format(kind="f32", reassociate=True) + body)
+    values = given("f32", (5, 9), numbers=True)
+    expected = [a.copy() for a in values]
+    f.python(*expected)
+    f(*values)
+    np.testing.assert_array_equal(values[1], expected[1])
