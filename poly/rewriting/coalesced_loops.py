@@ -18,7 +18,7 @@ from polyc.poly.certificates import expressions
 from polyc.poly.expr import Cast, Const, Expr, Load, Var, loads, rewrite, variables, walk
 from polyc.poly.forms.affine import terms_of
 from polyc.poly.rewriting.changed_loops import iterators_of
-from polyc.poly.rewriting.digits import Digits, in_digits, is_division
+from polyc.poly.rewriting.digits import Digits, counted_down, in_digits, is_division, terms
 from polyc.poly.rewriting.flat_arrays import with_dimensions
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import loop_names
@@ -31,7 +31,7 @@ def with_loops_of_boxes(scop: Scop, marked: set[str]) -> Scop:
         loop = waiting.pop()
         if loop not in loop_names(scop.tree):
             continue  # split along with an array
-        iters = iterators_of(scop, loop, dynamic=True)
+        iters = iterators_of(scop, loop, dynamic=True) or counted_down(scop, loop)
         width = None if iters is None else _width(scop, iters)
         found = None if width is None else in_digits(scop, loop, width)
         if iters is None or found is None:
@@ -53,10 +53,16 @@ def _width(scop: Scop, iters: Mapping[str, str]) -> int | None:
         for name, i in iters.items()
         for e in expressions(scop.statements[name])
         for x in walk(e)
-        if is_division(x) and isinstance(x.b, Const) and isinstance(x.a, Var) and x.a.name == i
+        if is_division(x) and isinstance(x.b, Const) and _counts(x.a, i)
     }
     by |= {by_one for name, i in iters.items() for by_one in _divisors(scop.statements[name], i)}
     return min(by) if by and min(by) > 1 else None
+
+
+def _counts(e: Expr, i: str) -> bool:
+    """Whether an expression is the iterator, or a number less it."""
+    found = [(f, x) for f, x in terms(e) if not isinstance(x, Const)]
+    return found in ([(1, Var(i))], [(-1, Var(i))])
 
 
 def _divisors(s: Statement, i: str) -> Iterator[int]:
@@ -95,8 +101,8 @@ def _uses(scop: Scop, d: Digits) -> Iterator[tuple[bool, str]]:
                 if len(own) == 1:
                     yield written, next(iter(own))
                 elif own:
-                    terms = None if any(isinstance(x, Cast) for x in walk(e)) else terms_of(e)
-                    apart = terms is not None and terms[d.high] != d.width * terms[d.low]
+                    factors = None if any(isinstance(x, Cast) for x in walk(e)) else terms_of(e)
+                    apart = factors is not None and factors[d.high] != d.width * factors[d.low]
                     yield written, "both" if apart else "whole"
 
 

@@ -11,12 +11,12 @@ import islpy as isl
 
 from polyc.poly.certificates import expressions
 from polyc.poly.dtypes import i64
-from polyc.poly.expr import Binary, Const, Expr, Var, const_int, variables, walk
+from polyc.poly.expr import Binary, Const, Expr, Unary, Var, const_int, variables, walk
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.changed_loops import called, changed, iterators_of, mapped, points_of, tidy
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Member, Node, loop_dim, loop_names
+from polyc.poly.tree import Band, Member, Node, loop_dim, loop_names, loops_below
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Digits:
 def in_digits(scop: Scop, loop: str, width: int) -> tuple[Scop, tuple[str, str]] | None:
     """The program with two loops for one, the inner one of `width` iterations, and their names; None where a statement
     does not fit."""
-    iters = iterators_of(scop, loop, dynamic=True)
+    iters, turned = iterators_of(scop, loop, dynamic=True), False
+    if iters is None:
+        iters, turned = counted_down(scop, loop), True
     if iters is None:
         return None
     names = _Names(scop)
@@ -49,7 +51,21 @@ def in_digits(scop: Scop, loop: str, width: int) -> tuple[Scop, tuple[str, str]]
         change[name] = found
         inner[name] = found[0].iters.index(low)
     scop = changed(scop, change)
-    return replace(scop, tree=_split(scop, scop.tree, loop, (high, low), inner)), (high, low)
+    return replace(scop, tree=_split(scop, scop.tree, loop, (high, low), inner, turned)), (high, low)
+
+
+def counted_down(scop: Scop, loop: str) -> dict[str, str] | None:
+    """The iterator of each statement of which the loop's value is a number less it; None where one has none."""
+    member = next(m for m in loops_below(scop.tree) if m.name == loop)
+    found = {}
+    for name, value in member.schedule.items():
+        s = scop.statements[name]
+        sums = [(i, value.add(loop_dim(s.domain, k))) for k, i in enumerate(s.iters)]
+        own = next((i for i, total in sums if total.n_piece() == 1 and total.is_cst()), None)
+        if own is None or any(d.iter == own for d in s.dynamic):
+            return None
+        found[name] = own
+    return found
 
 
 def _statement(s: Statement, d: Digits) -> tuple[Statement, isl.PwMultiAff] | None:
@@ -106,53 +122,67 @@ def _digits(e: Expr, d: Digits) -> Expr:
     e = e.with_children(tuple(_digits(c, d) for c in kids)) if kids else e
     if not (is_division(e) and isinstance(e.b, Const) and int(e.b.value) > 1):
         return e
-    by = int(e.b.value)
-    terms = list(_terms(e.a))
-    whole = [(f // by, x) for f, x in terms if f % by == 0]
-    rest = [(f, x) for f, x in terms if f % by]
-    low = (1, Var(d.low))
-    if rest and (rest.count(low) != 1 or by % d.width or any(f % d.width for f, x in rest if (f, x) != low)):
+    by, constant, low = int(e.b.value), 0, 0
+    others = []
+    for f, x in terms(e.a):
+        if isinstance(x, Const):
+            constant += f * int(x.value)
+        elif x == Var(d.low):
+            low += f
+        else:
+            others.append((f, x))
+    last: Expr = Var(d.low)
+    if low == -1:  # counted down: c - low = (c - (W - 1)) + (W - 1 - low)
+        last, constant = Binary("-", const_int(d.width - 1), last, i64), constant - (d.width - 1)
+    others.append((constant, const_int(1)))
+    if low not in (-1, 1) or by % d.width or any(f % d.width for f, _ in others):
         return e
-    rows = _sum([(f // d.width, x) for f, x in rest if (f, x) != low])
+    whole = [(f // by, x) for f, x in others if f % by == 0]
+    rows = _sum([(f // d.width, x) for f, x in others if f % by])
     more = fold(Binary(e.op, rows, const_int(by // d.width), i64))
-    if e.op == "//":
-        return _sum([*whole, (1, more)])
-    return _sum([(d.width, more), low] if rest else [])
+    return _sum([*whole, (1, more)]) if e.op == "//" else _sum([(d.width, more), (1, last)])
 
 
-def _terms(e: Expr) -> Iterator[tuple[int, Expr]]:
+def terms(e: Expr) -> Iterator[tuple[int, Expr]]:
     """Factors and what they multiply, of a sum; a constant multiplies one."""
     if isinstance(e, Const):
         yield int(e.value), const_int(1)
-    elif isinstance(e, Binary) and e.op == "+":
-        yield from _terms(e.a)
-        yield from _terms(e.b)
+    elif isinstance(e, Binary) and e.op in ("+", "-"):
+        yield from terms(e.a)
+        yield from ((f if e.op == "+" else -f, x) for f, x in terms(e.b))
+    elif isinstance(e, Unary) and e.op == "neg":
+        yield from ((-f, x) for f, x in terms(e.a))
     elif isinstance(e, Binary) and e.op == "*" and isinstance(e.a, Const):
-        yield from ((int(e.a.value) * f, x) for f, x in _terms(e.b))
+        yield from ((int(e.a.value) * f, x) for f, x in terms(e.b))
     else:
         yield 1, e
 
 
 def _sum(terms: Sequence[tuple[int, Expr]]) -> Expr:
-    """What `_terms` has taken apart, as one expression."""
+    """What `terms` has taken apart, as one expression."""
     parts = [x if f == 1 else fold(Binary("*", const_int(f), x, i64)) for f, x in terms if f]
     return reduce(lambda a, b: Binary("+", a, b, i64), parts) if parts else const_int(0)
 
 
-def _split(scop: Scop, node: Node, loop: str, names: tuple[str, str], inner: Mapping[str, int]) -> Node:
-    """The tree with the loops `names` for one; `inner`: by statement the dimension of the inner one."""
-    kids = tuple(_split(scop, c, loop, names, inner) for c in node.children())
+def _split(scop: Scop, node: Node, loop: str, names: tuple[str, str], inner: Mapping[str, int], turned: bool) -> Node:
+    """The tree with the loops `names` for one; `inner`: by statement the dimension of the inner one; `turned`: both
+    count down."""
+    kids = tuple(_split(scop, c, loop, names, inner, turned) for c in node.children())
     if isinstance(node, Band) and any(m.name == loop for m in node.members):
-        return Band(tuple(x for m in node.members for x in _members(scop, m, loop, names, inner)), kids[0])
+        members = (x for m in node.members for x in _members(scop, m, loop, names, inner, turned))
+        return Band(tuple(members), kids[0])
     return node.with_children(kids) if kids else node
 
 
-def _members(scop: Scop, m: Member, loop: str, names: tuple[str, str], inner: Mapping[str, int]) -> Iterator[Member]:
+def _members(
+    scop: Scop, m: Member, loop: str, names: tuple[str, str], inner: Mapping[str, int], turned: bool
+) -> Iterator[Member]:
     if m.name != loop:
         yield m
         return
     for name, back in zip(names, (1, 0), strict=True):
-        yield Member(name, {n: loop_dim(scop.statements[n].domain, k - back) for n, k in inner.items()})
+        digits = {n: loop_dim(scop.statements[n].domain, k - back) for n, k in inner.items()}
+        yield Member(name, {n: v.neg() if turned else v for n, v in digits.items()})
 
 
 class _Names:

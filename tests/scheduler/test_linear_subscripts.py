@@ -123,6 +123,25 @@ def pairs_but_equal(A: f32[M, 2]) -> f32[M, 2]:
 
 
 @op
+def counted_down(X: inout(f32[M, N]), S: inout(f32[M])):
+    for p in range(M * N - 1, -1, -1):
+        i = p // N
+        j = p % N
+        if j < N - 1:
+            X[i, j] += 0.5 * X[i, j + 1]
+        if j == 0 and i < M - 1:
+            S[i] = 0.5 * S[i + 1] + X[i, 0]
+
+
+@op
+def digits_of_a_difference(A: f32[M, N]) -> f32[M, N]:
+    B = empty((M, N), f32)
+    for p in range(M * N):
+        B[(M * N - 1 - p) // N, (M * N - 1 - p) % N] = A[p // N, p % N]
+    return B
+
+
+@op
 def scratch(A: f32[M, N]) -> f32[N, M]:
     T = empty((M * N,), f32)
     Y = empty((N, M), f32)
@@ -148,6 +167,8 @@ CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...], int]] = {
     "rows of a symbol": (rows_of_a_symbol, ((320,), (5,)), 3),
     "steps": (steps, ((M, 2),), 2),
     "pairs but equal": (pairs_but_equal, ((M, 2),), 4),
+    "counted down": (counted_down, ((M, N), (M,)), 2),
+    "digits of a difference": (digits_of_a_difference, ((M, N),), 2),
     "scratch": (scratch, ((M, N),), 4),
 }
 """Operator, shapes of its arguments, loops of its normal form."""
@@ -157,7 +178,7 @@ def same_everywhere(operator: Any, values: tuple[np.ndarray, ...]) -> None:
     """Plain Python's results with every back end."""
     given = [v.copy() for v in values]
     made = operator.python(*given)
-    wanted = np.asarray(given[0] if made is None else made)
+    wanted = given if made is None else [np.asarray(made)]
     scop = operator.scop()
     schedule = automatic(scop, targets.host())
     found = {"program": interpret(scop, scop.tree, values)}
@@ -165,9 +186,10 @@ def same_everywhere(operator: Any, values: tuple[np.ndarray, ...]) -> None:
     found["normal form"] = interpret(normal, normal.tree, values)
     found["schedule"] = interpret(schedule.scop, schedule.tree, values, shuffle=1)
     found |= {b: native(schedule.scop, schedule.tree, values, b) for b in NATIVE}
-    for where, (result,) in found.items():
-        assert result.shape == wanted.shape, where
-        np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=1e-6, err_msg=where)
+    for where, results in found.items():
+        for result, expected in zip(results, wanted, strict=True):
+            assert result.shape == expected.shape, where
+            np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-6, err_msg=where)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -284,7 +306,7 @@ def drawn(seed: int) -> tuple[Any, str]:
     lines, pad = [], "    "
     if r.random() < 0.6:
         total = int(np.prod(extents))
-        lines.append(f"{pad}for p in range({total}):")
+        lines.append(f"{pad}for p in range({r.choice([total, f'{total - 1}, -1, -1'])}):")
         pad += "    "
         below = total
         for name, extent in zip(names, extents, strict=True):
