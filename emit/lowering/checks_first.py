@@ -31,6 +31,7 @@ from polyc.poly.expr import (
     loads,
     rewrite,
     substitute,
+    variables,
     walk,
 )
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
@@ -66,7 +67,7 @@ def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None
         return None
     always: dict[str, Statement] = {}
     seldom: dict[str, Statement] = {}
-    groups = {}
+    groups: dict[str, tuple[tuple[int, Site, bool], ...]] = {}
     quick = Largest(scop.arrays, record)
     looked_at: list[Site] = []
     for number, site in settled.items():
@@ -84,7 +85,7 @@ def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None
     arrays = {**scop.arrays, record: Array(record, u64, (const_int(len(sites)),), "inout")}
 
     def program(statements: Mapping[str, Statement]) -> Scop:
-        return replace(scop, arrays=arrays, statements=statements, tree=_tree(statements), marks=(), notes=())
+        return replace(scop, arrays=arrays, statements=statements, tree=_tree(statements, groups), marks=(), notes=())
 
     parts = [(program(p), q) for p, q in ((seldom, quick), (always, None)) if p]
     return First(tuple(parts), groups, frozenset(settled))
@@ -265,16 +266,31 @@ def _reads_in_loop(site: Site, scop: Scop) -> bool:
     return any(inner in walk(x) for x in loads(site.index))
 
 
-def _tree(statements: Mapping[str, Statement]) -> Node:
-    """Each check in a nest of its own, the innermost loop a vector."""
+def _along_memory(s: Statement, read: Sequence[Load]) -> int:
+    """The loop of a check that is the last subscript, and no other one, of the most that it reads; the last loop where
+    bounds depend on data, which go by the loops around them."""
+    if s.dynamic:
+        return len(s.iters) - 1
+
+    def votes(k: int) -> tuple[int, int]:
+        found = [[s.iters[k] in variables(e) for e in load.index] for load in read]
+        return sum(own[-1] - any(own[:-1]) for own in found if own), k
+
+    return max(range(len(s.iters)), key=votes)
+
+
+def _tree(statements: Mapping[str, Statement], groups: Mapping[str, Sequence[tuple[int, Site, bool]]]) -> Node:
+    """Each check in a nest of its own, the innermost loop a vector: the one that walks along memory."""
 
     def nest(s: Statement) -> Node:
         if not s.iters:
             return Leaf()
-        last = len(s.iters) - 1
+        sites = [site for _, site, _ in groups[s.name]]
+        last = _along_memory(s, [x for q in sites for e in (*q.load.index, *q.when) for x in loads(e)])
+        order = [*(k for k in range(len(s.iters)) if k != last), last]
         members = [
-            Member(f"{s.name}_{i}", {s.name: loop_dim(s.domain, k)}, "vector" if k == last else "serial")
-            for k, i in enumerate(s.iters)
+            Member(f"{s.name}_{s.iters[k]}", {s.name: loop_dim(s.domain, k)}, "vector" if k == last else "serial")
+            for k in order
         ]
         return Band(tuple(members), Leaf())
 

@@ -223,3 +223,20 @@ def test_a_subscript_of_one_arm_is_asked_again_in_the_other() -> None:
 
     x, c, places = np.arange(1.0, 6.0), np.array([1.0, -1.0, 0.0, -2.0]), np.array([1, 2, 3, 4])
     np.testing.assert_array_equal(chosen(x, c, places), chosen.python(x, c, places))
+
+
+def test_checks_walk_along_memory() -> None:
+    @op
+    def down_columns(U: f64[N, M], X: f64[N]) -> f64[N, M]:
+        Y = empty((N, M), f64)
+        for j in range(M):
+            for i in range(N):
+                Y[i, j] = X[i64(U[i, j])]
+        return Y
+
+    assert "U[check0_i, ramp(" in down_columns.compile(N=64, M=64).source("loops")
+    places, x = np.random.default_rng().integers(0, 7, (7, 9)).astype(np.float64), np.arange(7.0)
+    np.testing.assert_array_equal(down_columns(places, x), places)
+    places[6, 8] = 7
+    with pytest.raises(BoundsError, match="index 7"):
+        down_columns(places, x)
