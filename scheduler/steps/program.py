@@ -211,17 +211,19 @@ class Program(Core):
         """Multiply words of two 16-bit integers, or of four bytes, in a sum of products.
 
         Arguments: `statement`, a sum of 32-bit integers; `numbers` in a word: 2, or 4 where one factor is from 0 to 255
-        and the other one from -128 to 127. Before all steps that change the order.
+        and the other one from -128 to 127. Before steps that say how loops run.
         Before -> after, for 2: `C[i] += i32(A[i, k]) * i32(x[k])` -> `a[i, w] = i32(A[i, 2w]) & 65535 |
         i32(A[i, 2w + 1]) << 16`, `b[w]` likewise, `C[i] += dot_pairs(a[i, w], b[w])`: exact, one instruction on x86.
         Refused when: it adds up something else; factors may be larger; a loop of the sum has bounds that other loops
-        move; its nest changes what it multiplies; earlier steps have changed the order.
+        move; its nest changes what it multiplies; loops are marked, or arrays promoted.
         """
+        from polyc.scheduler.transformations.added import program
         from polyc.scheduler.transformations.words import in_words
 
-        if self.tree != of_scop(self.scop.tree, self.scop):
-            raise ScheduleError("in_words is for loops as the program has them: earlier steps have changed the order")
-        scop = in_words(self.scop, statement, numbers)
+        self._legal_before(f"in_words(statement={statement!r})")
+        if self.tree != program(self.tree):
+            raise ScheduleError("in_words comes before steps that say how loops run or promote arrays")
+        scop = in_words(replace(self.scop, tree=self.tree), statement, numbers)
         return self._step("in_words", {"statement": statement, "numbers": numbers}, scop.tree, "none", scop=scop)
 
     def relayout(self, array: str, layout: Sequence[int] | Sequence[Sequence[int]]) -> Self:

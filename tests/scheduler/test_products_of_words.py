@@ -196,8 +196,13 @@ def test_one_factor_twice_and_wrong_arguments() -> None:
         Schedule.of(squares.scop()).in_words("S1", 3)
     with pytest.raises(ScheduleError, match="no statement"):
         Schedule.of(squares.scop()).in_words("S9", 2)
-    with pytest.raises(ScheduleError, match="earlier steps"):
-        Schedule.of(product(u8, i8).scop()).interchange("j", "k").in_words("S1", 4)
+    turned = Schedule.of(product(u8, i8).scop()).interchange("j", "k")
+    x, y = extreme_values(u8, (7, 13)), extreme_values(i8, (13, 9))
+    words = turned.in_words("S1", 4)
+    (found,) = interpret(words.scop, words.tree, [x, y])
+    np.testing.assert_array_equal(found, x.astype(np.int32) @ y.astype(np.int32))
+    with pytest.raises(ScheduleError, match="say how loops run"):
+        turned.vectorize("j", 8).in_words("S1", 4)
 
 
 @op
