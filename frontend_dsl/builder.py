@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
-from polyc.poly.forms.affine import NotAffine, set_space, to_set
+from polyc.poly.expr import Binary, Const, Expr, Load, Span, Var, const_int, loads
+from polyc.poly.forms.affine import NotAffine, is_affine, set_space, to_set
 from polyc.poly.records import dataclass
 
 from .fold import Unbounded, add, interval, sub, tidy
@@ -244,12 +244,58 @@ class Builder:
             r.array.name in reads and (used_later or r is not stores[-1] or len(r.loops) > depth) for r in stores
         )
 
+    def loses_an_error(self, condition: Condition, mark: tuple[Block, int]) -> bool:
+        """Whether the condition may leave an array, and not all that come to it evaluate it: where an affine condition
+        or an empty loop leaves the stores under it out. An access outside is an error also where nothing follows."""
+        if not any(map(self.may_leave, loads(condition.rest))):
+            return False
+        if any(self.is_affine(e) for e in _after_data(self, condition.whole)):
+            return True
+        return not self.always_reached(mark, 0, self.split(condition.whole)[0])
+
+    def always_reached(self, mark: tuple[Block, int], loops: int, known: Sequence[Expr] = ()) -> bool:
+        """Whether a store after `mark` is come to, or asks a data-dependent condition, in every iteration of the loops
+        here: under no affine condition but the `known` ones, and in no loop that may be empty, from `loops` inner ones
+        on."""
+        depth, outer = len(self.loops) + loops, len(self.guards)
+        return any(
+            all(g.affine is None or g.affine in known for g in r.guards[outer:]) and all(map(_runs, r.loops[depth:]))
+            for r in self.records_since(mark)
+        )
+
+    def may_leave(self, load: Load) -> bool:
+        """Whether data decide if an access here stays inside, as far as the subscripts and the loops around tell."""
+        space = set_space("S", [v.name for v in self.loops], self.params)
+        return any(loop.dynamic for loop in self.loops) or not all(is_affine(e, space) for e in load.index)
+
     def save(self, condition: Condition, mark: tuple[Block, int], span: Span | None) -> None:
         """Evaluate the condition once, at `mark`, into a local scalar that the guards then read."""
         prefix, extents = self.expansion()
         array = self.add_array(ArrayValue("cond", bool_, (), "local", span, prefix, extents))
         mark[0].items.insert(mark[1], Record(self.loops, self.guards, array, prefix, condition.whole, span))
         condition.saved = Load(array.name, prefix, bool_, span)
+
+
+def _after_data(builder: Builder, condition: Expr) -> list[Expr]:
+    """The conjuncts that follow one which data decide."""
+    if isinstance(condition, Binary) and condition.op == "and":
+        a, b = condition.a, condition.b
+        return [*_after_data(builder, a), *(_after_data(builder, b) if builder.is_affine(a) else conjuncts(b))]
+    return []
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a conjunction, in order."""
+    if isinstance(condition, Binary) and condition.op == "and":
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [condition]
+
+
+def _runs(loop: Loop) -> bool:
+    """Whether a loop has at least one iteration for all sizes, as one from 0 to a size has."""
+    if loop.dynamic or loop.lo != const_int(0) or loop.guards:
+        return False
+    return isinstance(loop.hi, Var) or (isinstance(loop.hi, Const) and int(loop.hi.value) > 0)
 
 
 def loops_of(block: Block) -> Iterator[Loop]:

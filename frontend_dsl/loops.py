@@ -257,13 +257,16 @@ def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:
 
 
 def _save_bounds(frame: Frame, opened: list[Loop], mark: tuple[Any, int], node: ast.stmt) -> None:
-    """Python evaluates bounds once: keep those that the body would change."""
+    """Python evaluates bounds once: keep those that the body would change, and those that it would not always ask for
+    though they may leave an array."""
     builder = frame.builder
     written = {r.array.name for r in builder.records_since(mark)}
+    always = builder.always_reached(mark, len(opened))
     for loop in opened:
         for side in ("lo", "hi"):
             bound: Expr = getattr(loop, side)
-            if not any(load.array in written for load in loads(bound)):
+            lost = not always and any(map(builder.may_leave, loads(bound)))
+            if not lost and not any(load.array in written for load in loads(bound)):
                 continue
             prefix, extents = builder.expansion()
             array = ArrayValue("bound", i64, (), "local", frame.span(node), prefix, extents)

@@ -264,11 +264,13 @@ def _under(frame: Frame, node: ast.stmt, branches: tuple[tuple[tuple[Guard, ...]
 def save_if_needed(
     frame: Frame, condition: Condition | None, mark: Any, test: ast.expr, used_later: bool = False, flags: int = 0
 ) -> None:
-    """Keep a condition as it is before what stands under it: where that changes it, and where a loop inside may be
-    left, because the loop's end includes that it is not come to at all."""
+    """Keep a condition as it is before what stands under it: where that changes it, where not all that come to it would
+    evaluate it, and where a loop inside may be left, because the loop's end includes that it is not come to at all."""
     if condition is None:
         return
-    if frame.program.flags > flags or frame.builder.needs_saving(condition, mark, used_later):
+    builder = frame.builder
+    needed = builder.needs_saving(condition, mark, used_later) or builder.loses_an_error(condition, mark)
+    if frame.program.flags > flags or needed:
         frame.builder.save(condition, mark, frame.span(test))
 
 

@@ -156,6 +156,45 @@ def under_data(A: f32[N], B: f32[M]) -> f32[N]:
 
 
 @op
+def asked_before_a_condition(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = zeros(M, f32)
+    for i in range(M):
+        if X[I[i]] > 0.0 and i < 2:
+            Y[i] = 1.0
+    return Y
+
+
+@op
+def asked_around_a_condition(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = zeros(M, f32)
+    for i in range(M):
+        if X[I[i]] > 0.0:
+            if i < 2:
+                Y[i] = 1.0
+    return Y
+
+
+@op
+def asked_around_a_loop(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = zeros(M, f32)
+    for i in range(M):
+        if X[I[M - 1 - i]] > 0.0:
+            for k in range(i):
+                Y[k] += 1.0
+    return Y
+
+
+@op
+def asked_as_a_bound(I: i32[M], X: i32[N]) -> f32[M]:
+    Y = zeros(M, f32)
+    for i in range(M):
+        for k in range(X[I[i]]):
+            if i < 2:
+                Y[i] += 1.0
+    return Y
+
+
+@op
 def read_in_part(X: f32[N], I: i32[M]) -> f32[M]:
     T, Y = empty(M, f32), zeros(M, f32)
     for i in range(M):
@@ -256,6 +295,14 @@ CASES: dict[str, Case] = {
     "taken in part": (taken_in_part, (X, i_(5, 9, 8, 1)), None),
     "taken in part, beyond": (taken_in_part, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
     "taken by data, beyond": (taken_by_data, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "asked before a condition": (asked_before_a_condition, (X, i_(5, 9, 8, 1)), None),
+    "asked before a condition, beyond": (asked_before_a_condition, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "asked around a condition": (asked_around_a_condition, (X, i_(5, 9, 8, 1)), None),
+    "asked around a condition, beyond": (asked_around_a_condition, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "asked around a loop": (asked_around_a_loop, (X, i_(5, 9, 8, 1)), None),
+    "asked around a loop, beyond": (asked_around_a_loop, (X, i_(5, 9, 8, 11)), Outside("X", 0, {11}, 10)),
+    "asked as a bound": (asked_as_a_bound, (i_(1, 3, 2, 0), i_(2, 0, 1, 5)), None),
+    "asked as a bound, beyond": (asked_as_a_bound, (i_(1, 3, 2, 9), i_(2, 0, 1, 5)), Outside("X", 0, {9}, 4)),
     "while": (chase, (i_(1, 2, 3, 0), 0), None),
     "while, beyond": (chase, (i_(1, 2, 7, 0), 0), Outside("I", 0, {7}, 4)),
     "while, negative": (chase, (i_(1, 2, 3, 0), -7), Outside("I", 0, {-7}, 4)),
