@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import field
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Const, Expr, Load, Span, Var, const_int, loads
+from polyc.poly.expr import Binary, Const, Expr, Load, Span, Var, const_int, loads, variables
 from polyc.poly.forms.affine import NotAffine, is_affine, set_space, to_set
 from polyc.poly.records import dataclass
 
@@ -266,7 +266,10 @@ class Builder:
     def may_leave(self, load: Load) -> bool:
         """Whether data decide if an access here stays inside, as far as the subscripts and the loops around tell."""
         space = set_space("S", [v.name for v in self.loops], self.params)
-        return any(loop.dynamic for loop in self.loops) or not all(is_affine(e, space) for e in load.index)
+        open_ended = {loop.name for loop in self.loops if loop.dynamic}
+        array = self.arrays[load.array]
+        own = load.index[len(load.index) - len(array.shape) :]  # without those of the iterations that a scalar is of
+        return any(not is_affine(e, space) or variables(e) & open_ended for e in own)
 
     def save(self, condition: Condition, mark: tuple[Block, int], span: Span | None) -> None:
         """Evaluate the condition once, at `mark`, into a local scalar that the guards then read."""

@@ -222,6 +222,8 @@ def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
     mark, flags = frame.builder.mark(), frame.program.flags
     _under(frame, node, ((guards[0], node.body), (guards[1], node.orelse)))
     save_if_needed(frame, guards[2], mark, node.test, flags=flags)
+    if guards[2] is not None and guards[2].saved is None and frame.builder.loses_an_error(guards[2], mark):
+        frame.builder.save(guards[2], mark, frame.span(node.test))
 
 
 def _unless(frame: Frame, node: Unless) -> None:
@@ -264,13 +266,11 @@ def _under(frame: Frame, node: ast.stmt, branches: tuple[tuple[tuple[Guard, ...]
 def save_if_needed(
     frame: Frame, condition: Condition | None, mark: Any, test: ast.expr, used_later: bool = False, flags: int = 0
 ) -> None:
-    """Keep a condition as it is before what stands under it: where that changes it, where not all that come to it would
-    evaluate it, and where a loop inside may be left, because the loop's end includes that it is not come to at all."""
+    """Keep a condition as it is before what stands under it: where that changes it, and where a loop inside may be
+    left, because the loop's end includes that it is not come to at all."""
     if condition is None:
         return
-    builder = frame.builder
-    needed = builder.needs_saving(condition, mark, used_later) or builder.loses_an_error(condition, mark)
-    if frame.program.flags > flags or needed:
+    if frame.program.flags > flags or frame.builder.needs_saving(condition, mark, used_later):
         frame.builder.save(condition, mark, frame.span(test))
 
 
