@@ -24,6 +24,8 @@ COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",
     "polyc.graph_driver.worker.compile_operator", "polyc.graph_driver.worker.tuned",
     "polyc.scheduler.strategies.columns", "polyc.scheduler.strategies.strips", "polyc.scheduler.strategies.waste",
+    "polyc.poly.rewriting.coalesced_loops", "polyc.poly.rewriting.flat_arrays", "polyc.poly.rewriting.held_elements",
+    "polyc.poly.rewriting.loop_bounds", "polyc.scheduler.strategies.words",
     "polyc.scheduler.strategies.loop_form", "polyc.scheduler.strategies.outer_order",
     "polyc.scheduler.strategies.privatising", "polyc.scheduler.strategies.short_loops",
     "polyc.scheduler.strategies.wraps", "polyc.scheduler.transformations.elements",

@@ -29,6 +29,7 @@ class Digits:
     low: str
 
     def value(self) -> Expr:
+        """The iterator."""
         return Binary("+", Binary("*", const_int(self.width), Var(self.high), i64), Var(self.low), i64)
 
 
@@ -89,6 +90,7 @@ def _statement(s: Statement, d: Digits) -> tuple[Statement, isl.PwMultiAff] | No
 
 
 def is_division(e: Expr) -> TypeGuard[Binary]:
+    """Whether an expression is a quotient or a remainder of numbers in i64."""
     return isinstance(e, Binary) and e.op in ("//", "%") and e.dtype == i64
 
 

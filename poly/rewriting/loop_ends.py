@@ -109,6 +109,7 @@ def _iterator(s: Statement, time: object) -> str | None:
 
 
 def alone(part: Filter, name: str) -> bool:
+    """Whether a part of a sequence is one statement, and no loop."""
     return isinstance(part.child, Leaf) and set(part.domain) == {name}
 
 

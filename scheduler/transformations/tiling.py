@@ -17,6 +17,7 @@ from polyc.scheduler.arguments import positive
 from polyc.scheduler.transformations.tree_edit import (
     band_of,
     chain_of,
+    flatten,
     locate,
     put,
     put_chain,
@@ -41,7 +42,7 @@ def unsplit(scop: Scop, tree: Node, loop: str) -> Node:
     spot = locate(tree, loop)
     refuse_dynamic(scop, spot.member, "left out")
     members = (*spot.band.members[: spot.index], *spot.band.members[spot.index + 1 :])
-    new = put(spot.path, band_of(members, spot.band.child, spot.band.permutable))
+    new = flatten(put(spot.path, band_of(members, spot.band.child, spot.band.permutable)))
     for name in spot.member.schedule:
         times = time_maps(new, {name: scop.statements[name].domain.intersect_params(scop.context)})
         if not reduce(lambda a, b: a.union(b), times).is_injective():

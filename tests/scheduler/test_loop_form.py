@@ -411,3 +411,26 @@ def test_unsplit_keeps_what_orders_instances() -> None:
         schedule.split("j", 8).unsplit("j.out")
     with pytest.raises(ScheduleError, match="share a time"):
         schedule.unsplit("i")
+
+
+def test_one_block_around_several_parts() -> None:
+    """Without the loop over blocks its parts are parts of the sequence around it: this was an internal error."""
+
+    @op
+    def best(X: f32[M, N]) -> i32[M]:
+        I = empty((M,), i32)
+        for i in range(M):
+            most = X[i, 0]
+            where = 0
+            for b in range(0, N, 32):
+                for k in range(b, min(b + 32, N)):
+                    if k >= 1:
+                        if X[i, k] > most:
+                            most = X[i, k]
+                            where = k
+            I[i] = where
+        return I
+
+    for n in (9, 40):
+        x = rng.random((7, n)).astype(np.float32)
+        np.testing.assert_array_equal(best.compile(threads=1, M=7, N=n)(x), x.argmax(1))
